@@ -1,0 +1,211 @@
+"""adapt(): one call from a trained model and unlabelled images to an adapted model."""
+
+from __future__ import annotations
+
+import copy
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from acclimate._version import __version__
+from acclimate.data import ClassList, ImageSource, Preprocessing, open_images
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.guard import Guard, make_guard, warn_of_temperatures
+from acclimate.learner import Learner
+from acclimate.models import LoadedModel, preprocessing_of
+from acclimate.normalization import BatchStatistics, batch_norm_layers
+from acclimate.presets import tuned_recipe
+from acclimate.recipe import Recipe
+from acclimate.recipes import get_recipe
+from acclimate.result import AdaptationResult
+from acclimate.run import AdaptationRun
+from acclimate.run_folder import RunFolder, fingerprint
+from acclimate.words import Keep
+
+__all__ = ["adapt", "choose_device", "copy_model"]
+
+
+def adapt(
+    model: nn.Module | LoadedModel,
+    data: Any,
+    recipe: str | Recipe = "rpl",
+    *,
+    options: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    labels: Sequence[int] | Tensor | None = None,
+    preprocessing: Preprocessing | None = None,
+    guard: str | Guard = "rollback",
+    keep: Keep = "last",
+    out: str | Path | None = None,
+    checkpoint_every: float = 30.0,
+    device: str | torch.device | None = None,
+    seed: int = 0,
+    inplace: bool = False,
+    progress: bool = True,
+) -> AdaptationResult:
+    """Adapt a classifier to unlabelled images.
+
+    Args:
+        model: a module that returns logits (or an object with them), or what ``models.load`` gave.
+        data: a folder of images, an ``.npz``/``.npy`` file, an array, a tensor, a Dataset or a
+            DataLoader. Labels found in it only score the result; nothing learns from them.
+        recipe: a name (see ``acclimate.list_recipes``) or a Recipe.
+        options: changes to the recipe, ``{"optimizer.lr": 1e-4, "teacher": "epoch", "epochs": 3}``.
+        batch_size: images per step; the learning rate follows it linearly.
+        labels: true classes, for scoring, when ``data`` does not bring them.
+        preprocessing: how the model wants uint8 images; taken from its own record when it has one.
+        guard: what to do when adaptation goes wrong: "rollback", "stop", "warn", "observe", "off",
+            or a :class:`Guard` with other thresholds.
+        keep: "last" state, or the "best" epoch by a score that needs no labels.
+        out: a folder for checkpoint and result. The same call goes on where it was killed.
+        checkpoint_every: seconds between checkpoints.
+        device: where to run; CUDA when there is one, else the CPU.
+        seed: order of the images and every random draw. Same seed, same answer.
+        inplace: adapt the model itself instead of a copy.
+        progress: show progress bars on stderr.
+
+    >>> import acclimate, torch
+    >>> model = torch.nn.Sequential(
+    ...     torch.nn.Flatten(), torch.nn.Linear(12, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+    >>> result = acclimate.adapt(model, torch.rand(64, 3, 2, 2), "ent", progress=False)
+    >>> result.predictions.shape, result.history.epochs[0].before_update.images
+    (torch.Size([64]), 64)
+    """
+    loaded = model if isinstance(model, LoadedModel) else None
+    module = loaded.model if loaded else model
+    if not isinstance(module, nn.Module):
+        raise AcclimateError(
+            f"expected a torch.nn.Module or a loaded model, got {type(module).__name__}; "
+            "acclimate.models.load('timm:resnet50') loads one by name"
+        )
+    if keep not in get_args(Keep):
+        raise unknown_name("choice for keep", str(keep), get_args(Keep))
+    guard = make_guard(guard)
+    name = loaded.name if loaded else type(module).__name__
+    chosen, notes = tuned_recipe(get_recipe(recipe), model_name=name)
+    chosen = chosen.with_options(options or {})
+    images = open_images(
+        data,
+        preprocessing=preprocessing
+        or (loaded.preprocessing if loaded else preprocessing_of(module)),
+        labels=labels,
+        classes=loaded.classes if loaded else None,
+        progress=progress,
+    )
+    size = _batch_size(chosen, module, images, batch_size)
+    if guard.action != "off":
+        warn_of_temperatures(chosen)
+    where = choose_device(device)
+    identity = _identity(name, module, chosen, images, size, seed, guard, keep, where)
+    folder = None if out is None else RunFolder(out, identity, every=checkpoint_every)
+    module = module if inplace else copy_model(module)
+    if folder and folder.finished:
+        return folder.load(module)
+
+    learner = Learner(module.to(where), chosen, batch_size=size, seed=seed)
+    notes += _notes(learner)
+    run = AdaptationRun(
+        learner, images, guard=guard, keep=keep, seed=seed, device=where, progress=progress
+    )
+    if folder:
+        run.checkpoint = folder.checkpoint
+        folder.resume(run)
+    predictions, verdict = run.execute()
+    result = AdaptationResult(
+        model=learner.model,
+        recipe=chosen,
+        history=run.history,
+        verdict=verdict,
+        predictions=predictions.classes,
+        confidence=predictions.confidence,
+        names=images.names,
+        class_names=loaded.classes.names if loaded and loaded.classes else None,
+        skipped=len(images.skipped),
+        notes=notes,
+        record=identity,
+    )
+    if folder:
+        folder.finish(result)
+    return result
+
+
+def choose_device(device: str | torch.device | None) -> torch.device:
+    """The device asked for, or CUDA when there is one, else the CPU."""
+    try:
+        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.zeros(1, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        raise AcclimateError(
+            f"cannot use the device {device!r}: {str(error).splitlines()[0]}"
+        ) from error
+    return chosen
+
+
+def copy_model(model: nn.Module) -> nn.Module:
+    """A copy to learn in, so that the user's own model stays as it is."""
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise AcclimateError(
+            f"{type(model).__name__} cannot be copied ({error}); pass inplace=True to adapt it itself"
+        ) from error
+
+
+def _batch_size(recipe: Recipe, model: nn.Module, images: ImageSource, asked: int | None) -> int:
+    if asked is not None and asked < 1:
+        raise AcclimateError(f"expected batch_size >= 1, got {asked}")
+    size = min(asked or recipe.batch_size, len(images))
+    needs_batches = isinstance(recipe.normalization, BatchStatistics) and batch_norm_layers(model)
+    if size == 1 and needs_batches:
+        raise AcclimateError(
+            f"one image has no batch statistics (batch_size {asked or recipe.batch_size}, "
+            f"{len(images)} image(s)); use batches of two and more, or the source's statistics as a "
+            "prior: normalization=mixture, or recipe bn-prior"
+        )
+    return size
+
+
+def _notes(learner: Learner) -> list[str]:
+    recipe, size = learner.recipe, learner.batch_size
+    if not recipe.learns or size == recipe.batch_size:
+        return []
+    return [
+        f"learning rate {recipe.optimizer.lr:g} holds for batches of {recipe.batch_size}; "
+        f"scaled linearly to {learner.lr:g} for batches of {size}"
+    ]
+
+
+def _identity(
+    name: str,
+    model: nn.Module,
+    recipe: Recipe,
+    images: ImageSource,
+    batch_size: int,
+    seed: int,
+    guard: Guard,
+    keep: Keep,
+    device: torch.device,
+) -> dict[str, Any]:
+    versions = {
+        "acclimate": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+    return {
+        "model": name,
+        "weights": fingerprint(model.state_dict()),
+        "recipe": recipe.to_dict(),
+        "images": images.fingerprint(),
+        "count": len(images),
+        "preprocessing": images.preprocessing.describe() if images.preprocessing else None,
+        "batch_size": batch_size,
+        "seed": seed,
+        "guard": vars(guard),
+        "keep": keep,
+        "device": device.type,
+        "versions": versions,
+    }

@@ -1,0 +1,141 @@
+"""Pictures in one array: in memory, or in a .npy or .npz file."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from acclimate.data.base import ImageSource
+from acclimate.data.pixels import (
+    channels_first,
+    fit_pixels,
+    non_finite,
+    row_chunks,
+    to_numpy,
+    want_preprocessing,
+)
+from acclimate.data.preprocessing import Preprocessing
+from acclimate.errors import AcclimateError, AcclimateWarning
+
+__all__ = ["ArraySource", "load_arrays"]
+
+# Normalised pixels stay within a few units; nothing non-negative reaches this unless unscaled.
+_LOOKS_UNSCALED = 20.0
+
+
+class ArraySource(ImageSource):
+    """Pictures in one array or tensor; fitted to the model's size when read, if need be.
+
+    >>> ArraySource(torch.zeros(4, 3, 8, 8)).read(torch.tensor([2, 0])).shape
+    torch.Size([2, 3, 8, 8])
+    """
+
+    def __init__(
+        self,
+        images: Tensor | NDArray[Any],
+        *,
+        preprocessing: Preprocessing | None = None,
+        labels: Tensor | None = None,
+    ) -> None:
+        self._images = channels_first(to_numpy(images))
+        is_float = self._images.dtype.kind == "f"
+        if is_float:
+            _check_values(self._images)
+        else:
+            preprocessing = want_preprocessing(preprocessing, "uint8 images")
+        super().__init__(
+            names=[str(index) for index in range(len(self._images))],
+            labels=labels,
+            preprocessing=None if is_float else preprocessing,
+        )
+
+    def read(self, indices: Tensor) -> Tensor:
+        """The pictures of these numbers, N×C×H×W on the CPU."""
+        chosen = self._images[indices.numpy()]
+        if self.preprocessing is None:
+            return torch.from_numpy(np.ascontiguousarray(chosen, dtype=np.float32))
+        if chosen.shape[1:] != self.preprocessing.shape:
+            chosen = np.stack([fit_pixels(picture, self.preprocessing) for picture in chosen])
+        return torch.from_numpy(np.ascontiguousarray(chosen))
+
+    def fingerprint(self) -> str:
+        """A digest of shape, type and every byte (about a second for each gigabyte, once)."""
+        return self._fingerprint
+
+    @functools.cached_property
+    def _fingerprint(self) -> str:
+        head = f"{self._images.shape} {self._images.dtype.str}".encode()
+        total = hashlib.blake2b(head, digest_size=8)
+        for _, rows in row_chunks(self._images):
+            total.update(rows.data)
+        return total.hexdigest()
+
+
+def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """The pictures of a .npy or .npz file, and its labels if it has any. Never unpickles."""
+    try:
+        if path.suffix.lower() == ".npy":
+            # Mapped, not read: the set may be larger than the memory.
+            return np.load(path, mmap_mode="r", allow_pickle=False), None
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in _wanted_names(path, file.files)}
+    except (OSError, ValueError, EOFError, KeyError, AttributeError, TypeError) as error:
+        raise _unreadable(path, error) from error
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError) as error:
+        raise _unreadable(path, error) from error
+    # numpy hands out the bytes of members that are no arrays.
+    foreign = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
+    if foreign:
+        raise AcclimateError(f"expected numpy arrays in {path}, but {foreign[0]} is none")
+    images, *labels = arrays.values()
+    return images, labels[0] if labels else None
+
+
+def _wanted_names(path: Path, names: list[str]) -> list[str]:
+    if "images" in names:
+        return ["images", "labels"] if "labels" in names else ["images"]
+    if len(names) == 1:
+        return names
+    raise AcclimateError(
+        f"expected the arrays 'images' and, if known, 'labels' in {path}, got "
+        f"{', '.join(names) or 'none'}"
+    )
+
+
+def _unreadable(path: Path, error: Exception) -> AcclimateError:
+    if "allow_pickle" in str(error):
+        return AcclimateError(
+            f"{path} holds Python objects, or is no numpy file, and is not opened, since pickled "
+            "objects can run code; save plain uint8 or float arrays with numpy.savez(images=...)"
+        )
+    return AcclimateError(f"expected a readable numpy file at {path}, got: {error}")
+
+
+def _check_values(images: NDArray[Any]) -> None:
+    bad = non_finite(images)
+    if bad:
+        first = ", ".join(map(str, bad[:5]))
+        raise AcclimateError(
+            f"{len(bad)} of {len(images)} images have NaN or infinite pixels (first: {first}); "
+            "remove or mend them"
+        )
+    low = min(float(rows.min()) for _, rows in row_chunks(images))
+    high = max(float(rows.max()) for _, rows in row_chunks(images))
+    if low >= 0 and high > _LOOKS_UNSCALED:
+        warnings.warn(
+            f"float images are taken as model input as they are, but these range from {low:g} to "
+            f"{high:g}, as unscaled pixels do; pass uint8 and preprocessing=... to have them "
+            "scaled",
+            AcclimateWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,29 @@
+"""The common corruptions of Hendrycks & Dietterich (2019): seeded, at any size, on batches.
+
+`corrupt` makes a shifted picture of a clean one. The corruptions and the constants of their five
+severities follow the definitions published with ImageNet-C and CIFAR-10-C
+(https://arxiv.org/abs/1903.12261); each family has a file of its own, and a corruption is one
+function that a decorator makes known.
+"""
+
+from __future__ import annotations
+
+# Imported for what they register; the order in which names are listed is the benchmark's.
+from acclimate.data.corruptions import blur, colour, digital, noise, weather
+from acclimate.data.corruptions._constants import DEV, PRESETS, TEST, Preset, constants
+from acclimate.data.corruptions._corrupt import corrupt, corruptions
+
+__all__ = [
+    "DEV",
+    "PRESETS",
+    "TEST",
+    "Preset",
+    "blur",
+    "colour",
+    "constants",
+    "corrupt",
+    "corruptions",
+    "digital",
+    "noise",
+    "weather",
+]

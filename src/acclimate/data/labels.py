@@ -1,0 +1,199 @@
+"""What the pictures really show, as numbers of the model's classes. Only ever for scoring."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from acclimate.errors import AcclimateError
+
+__all__ = ["ClassList", "Labels", "check_labels", "labels_of_paths", "match_classes"]
+
+Labels: TypeAlias = Sequence[int] | Tensor | NDArray[np.integer]
+"""One class number per picture, -1 where unknown."""
+
+_Rule = Callable[[str], "int | None"]
+
+
+@dataclass(frozen=True)
+class ClassList:
+    """The classes of a model, in the order of its outputs.
+
+    ``names`` may hold synonyms, set apart by commas; ``ids`` are names such as WordNet's.
+
+    >>> len(ClassList(("tench, Tinca tinca", "goldfish"), ids=("n01440764", "n01443537")))
+    2
+    """
+
+    names: tuple[str, ...]
+    ids: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.ids is not None and len(self.ids) != len(self.names):
+            raise AcclimateError(
+                f"expected as many ids as names, got {len(self.ids)} and {len(self.names)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def match_classes(folders: Sequence[str], classes: ClassList | None) -> list[int] | None:
+    """The class number of each folder: by name, else by id, else by index.
+
+    All folders go by one rule where one fits them all. None says that the folders do not name
+    classes at all (dates, cameras). Without a class list only indices can be read.
+
+    >>> pets = ClassList(("tabby, tabby cat", "guinea-pig", "dog"))
+    >>> match_classes(["Guinea_Pig", "tabby cat"], pets)
+    [1, 0]
+    >>> match_classes(["002", "0"], pets)
+    [2, 0]
+    >>> match_classes(["2024-05", "2024-06"], pets) is None
+    True
+
+    Raises:
+        AcclimateError: when some folders name classes and others do not.
+    """
+    rules = [*_naming_rules(classes), _by_index(classes)]
+    for rule in rules:
+        found = _all_by(rule, folders)
+        if found is not None:
+            return found
+    if classes is None:
+        return None
+    mixed = [next((i for rule in rules if (i := rule(name)) is not None), None) for name in folders]
+    if all(index is None for index in mixed):
+        return None
+    unmatched = [name for name, index in zip(folders, mixed, strict=True) if index is None]
+    if unmatched:
+        raise _unmatched_error(unmatched, len(folders), classes)
+    return [index for index in mixed if index is not None]
+
+
+def labels_of_paths(
+    paths: Sequence[str], classes: ClassList | None
+) -> tuple[Tensor | None, tuple[str, ...] | None]:
+    """Labels of relative paths by the folders they lie in, and the names of those folders.
+
+    The class folder is the outermost one, or the innermost where only that one names classes
+    (``gaussian_noise/5/n01440764/a.jpg``). Pictures outside any folder have the label -1.
+
+    >>> labels_of_paths(["cat/1.png", "dog/1.png"], ClassList(("dog", "cat")))
+    (tensor([1, 0]), ('cat', 'dog'))
+    """
+    outer = [path.split("/")[0] if "/" in path else None for path in paths]
+    inner = [path.split("/")[-2] if "/" in path else None for path in paths]
+    if not any(outer):
+        return None, None
+    for rule in _naming_rules(classes):
+        for level in (outer, inner):
+            folders = sorted({name for name in level if name is not None})
+            found = _all_by(rule, folders)
+            if found is not None:
+                return _spread(level, folders, found), tuple(folders)
+    folders = sorted({name for name in outer if name is not None})
+    found = match_classes(folders, classes)
+    return None if found is None else _spread(outer, folders, found), tuple(folders)
+
+
+def check_labels(labels: Labels, *, count: int, class_count: int | None = None) -> Tensor | None:
+    """Labels as an int64 tensor on the CPU, once they fit the pictures and the model.
+
+    >>> check_labels([2, -1], count=2, class_count=3)
+    tensor([ 2, -1])
+    """
+    try:
+        numbers = torch.as_tensor(labels).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise AcclimateError(f"expected class numbers as labels, got {labels!r:.80}") from error
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    if numbers.ndim != 1 or len(numbers) != count:
+        raise AcclimateError(
+            f"expected one label for each of the {count} images, got labels of shape "
+            f"{tuple(numbers.shape)}; give a flat list of class numbers, -1 where unknown"
+        )
+    whole = numbers.to(torch.int64)
+    if numbers.dtype == torch.bool or not torch.equal(whole.to(numbers.dtype), numbers):
+        raise AcclimateError(f"expected whole numbers as labels, got {numbers.dtype}")
+    wrong = whole < -1
+    if class_count is not None:
+        wrong |= whole >= class_count
+    if wrong.any():
+        values = ", ".join(map(str, sorted(set(whole[wrong].tolist()))[:5]))
+        outputs = "" if class_count is None else f" of a model with {class_count} classes"
+        upper = "" if class_count is None else f" to {class_count - 1}"
+        raise AcclimateError(
+            f"{int(wrong.sum())} labels are no classes{outputs}: expected 0{upper} "
+            f"(-1 where unknown), got {values}; is this the model for these labels?"
+        )
+    return whole if bool((whole >= 0).any()) else None
+
+
+def _spread(level: list[str | None], folders: list[str], found: list[int]) -> Tensor:
+    index = dict(zip(folders, found, strict=True))
+    return torch.tensor([-1 if name is None else index[name] for name in level])
+
+
+def _all_by(rule: _Rule, folders: Sequence[str]) -> list[int] | None:
+    found = [index for name in folders if (index := rule(name)) is not None]
+    return found if folders and len(found) == len(folders) else None
+
+
+def _naming_rules(classes: ClassList | None) -> list[_Rule]:
+    if classes is None:
+        return []
+    names = _names(classes)
+    ids = {name.casefold(): index for index, name in enumerate(classes.ids or ())}
+    return [lambda name: names.get(_plain(name)), lambda name: ids.get(name.casefold())]
+
+
+def _by_index(classes: ClassList | None) -> _Rule:
+    def rule(name: str) -> int | None:
+        if not (name.isascii() and name.isdigit()):
+            return None
+        return int(name) if classes is None or int(name) < len(classes) else None
+
+    return rule
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold()
+
+
+def _names(classes: ClassList) -> dict[str, int]:
+    """Every full name and every synonym that means one class only ("crane" means two)."""
+    full: dict[str, set[int]] = {}
+    synonyms: dict[str, set[int]] = {}
+    for index, name in enumerate(classes.names):
+        full.setdefault(_plain(name), set()).add(index)
+        for synonym in name.split(","):
+            synonyms.setdefault(_plain(synonym), set()).add(index)
+    return {
+        name: next(iter(meant))
+        for name, meant in {**synonyms, **full}.items()
+        if len(meant) == 1 and name
+    }
+
+
+def _unmatched_error(unmatched: list[str], count: int, classes: ClassList) -> AcclimateError:
+    known = {_plain(s): s.strip() for name in classes.names for s in name.split(",")}
+    described = []
+    for folder in unmatched[:5]:
+        near = difflib.get_close_matches(_plain(folder), known, n=1, cutoff=0.6)
+        described.append(f"{folder!r}" + (f" (did you mean {known[near[0]]!r}?)" if near else ""))
+    more = f" and {len(unmatched) - 5} more" if len(unmatched) > 5 else ""
+    return AcclimateError(
+        f"{len(unmatched)} of {count} folders name no class of the model: {', '.join(described)}"
+        f"{more}; expected a class name, an id or an index below {len(classes)} for each. Rename "
+        "or remove them, or put all images into one folder to go without labels"
+    )

@@ -1,0 +1,57 @@
+"""How many bytes of pictures may be kept in memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from acclimate.errors import AcclimateError
+
+__all__ = ["available_memory", "cache_budget"]
+
+_UNKNOWN = 4 * 2**30  # where the system does not say: what a small laptop can spare
+
+
+def cache_budget(cache: int | None) -> int:
+    """The bytes a source may keep: as told, or a third of what is available now.
+
+    >>> cache_budget(1000)
+    1000
+    """
+    if cache is None:
+        return available_memory() // 3
+    if cache < 0:
+        raise AcclimateError(f"expected cache >= 0 bytes, got {cache}")
+    return cache
+
+
+def available_memory() -> int:
+    """Bytes this process could still take, within its container's limit where there is one."""
+    return min([_system_memory(), *_container_memory()])
+
+
+def _system_memory() -> int:
+    try:
+        # MemAvailable counts the page cache that would be given up; sysconf's free pages do not.
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        return _UNKNOWN
+
+
+def _container_memory() -> list[int]:
+    root = Path("/sys/fs/cgroup")
+    try:
+        limit = int((root / "memory.max").read_text())
+        used = int((root / "memory.current").read_text())
+        counts = dict(line.split() for line in (root / "memory.stat").read_text().splitlines())
+        # Files kept in the page cache count as used, but are given up when memory is wanted.
+        used -= int(counts["active_file"]) + int(counts["inactive_file"])
+        return [max(0, limit - max(0, used))]
+    except (OSError, ValueError, KeyError):  # no such file, or the word "max"
+        return []

@@ -1,0 +1,1 @@
+"""The embedded default: real handwritten digits, a small trained network, and fog."""

@@ -1,0 +1,74 @@
+"""What happened during an adaptation: scores before updates and after epochs, kept apart."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from acclimate.metrics import Scores
+
+__all__ = ["EpochRecord", "Event", "History"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something the guard saw, and what was done about it."""
+
+    step: int
+    trouble: str
+    action: str
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch. ``before_update`` are the online predictions, each made before learning from it;
+    ``after_epoch`` come from a pass over all images with the parameters the epoch ended with."""
+
+    epoch: int
+    before_update: Scores
+    after_epoch: Scores | None
+    drift: float
+
+
+@dataclass
+class History:
+    """Everything recorded. ``source`` is the unadapted model, ``final`` the model handed back,
+    ``start`` the recipe's statistics before anything is learnt (recorded with ``keep="best"``).
+
+    ``statistics_gap`` is the share of images on which the model handed back (stored statistics,
+    image by image) answers differently from the same parameters with the recipe's batch statistics.
+    """
+
+    source: Scores | None = None
+    start: Scores | None = None
+    epochs: list[EpochRecord] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    final: Scores | None = None
+    statistics_gap: float | None = None
+    kept_epoch: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> History:
+        """Read :meth:`to_dict`'s values back."""
+
+        def scores(value: dict[str, Any] | None) -> Scores | None:
+            return None if value is None else Scores.from_dict(value)
+
+        values = dict(plain)
+        values |= {name: scores(plain[name]) for name in ("source", "start", "final")}
+        values["events"] = [Event(**event) for event in plain["events"]]
+        values["epochs"] = [
+            EpochRecord(
+                epoch=record["epoch"],
+                before_update=Scores.from_dict(record["before_update"]),
+                after_epoch=scores(record["after_epoch"]),
+                drift=record["drift"],
+            )
+            for record in plain["epochs"]
+        ]
+        return cls(**values)

@@ -1,0 +1,248 @@
+"""The one step that runs any recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from acclimate.errors import AcclimateError
+from acclimate.normalization import StatisticsControl
+from acclimate.outputs import Outputs, find_classifier, logits_of
+from acclimate.parts import Part
+from acclimate.recipe import Recipe
+from acclimate.state import pack, unpack
+from acclimate.step import Step
+
+__all__ = ["Learner", "StepResult"]
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step gave: the answer made *before* the update, and the loss (no host sync)."""
+
+    logits: Tensor
+    loss: Tensor | None
+
+
+class Learner:
+    """A model, a recipe and what the recipe's parts remember; :meth:`step` learns from one batch.
+
+    The model is taken over as it is (no copy): parameters that the selector leaves out stop asking
+    for gradients, dropout and the like stay off, and its buffers are not written before
+    :meth:`export`. Only ``learning`` ever changes, so only ``learning`` is ever copied.
+    """
+
+    def __init__(
+        self, model: nn.Module, recipe: Recipe, *, batch_size: int | None = None, seed: int = 0
+    ) -> None:
+        recipe.check(model)
+        self.model = model.eval()
+        self.recipe = recipe
+        self.batch_size = batch_size or recipe.batch_size
+        self.lr = recipe.optimizer.lr * self.batch_size / recipe.batch_size
+        self.generator = torch.Generator().manual_seed(seed)
+        self.steps = 0
+        self.forwards = 0
+        self.backwards = 0
+        self._features: Tensor | None = None
+        self._asked_gradient = {name: p.requires_grad for name, p in model.named_parameters()}
+        self.parts: dict[str, Part] = recipe.parts()
+        self.states: dict[str, Any] = {}
+        self.learning: dict[str, nn.Parameter] = {}
+        self._prepare()
+        self.source = {name: p.detach().clone() for name, p in self.learning.items()}
+
+    def _prepare(self) -> None:
+        if any("features" in part.needs for part in self.parts.values()):
+            classifier = find_classifier(self.model)[1]
+            self._tap = classifier.register_forward_pre_hook(self._keep_features)
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
+        for slot, part in self.parts.items():
+            self.states[slot] = part.prepare(self)
+            if slot == "selector":
+                self._select(self.recipe.selector.names(self.model))
+            for name, parameter in part.parameters(self.states[slot]).items():
+                self.learning[f"{slot}:{name}"] = parameter
+
+    def _select(self, names: list[str]) -> None:
+        parameters = dict(self.model.named_parameters())
+        for name in names:
+            if not parameters[name].is_floating_point():
+                raise AcclimateError(f"the parameter {name} is not floating point and cannot learn")
+            self.learning[name] = parameters[name].requires_grad_(True)
+
+    def _keep_features(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._features = inputs[0].flatten(1)
+
+    @property
+    def statistics(self) -> StatisticsControl:
+        """The switchboard over the batch-norm layers."""
+        control: StatisticsControl = self.states["normalization"]
+        return control
+
+    def forward(
+        self,
+        images: Tensor,
+        *,
+        weights: Mapping[str, Tensor] | None = None,
+        learning: bool = True,
+    ) -> Outputs:
+        """One forward pass with the recipe's statistics, the student's weights or those given."""
+        self.recipe.normalization.apply(self.statistics, len(images), learning=learning)
+        return self._run(images, weights)
+
+    @torch.no_grad()
+    def source_forward(self, images: Tensor) -> Outputs:
+        """The unadapted model: source parameters, source statistics."""
+        self.statistics.release()
+        # Before the first step the source is what is loaded: no need to swap anything.
+        return self._run(images, self.source if self.steps else None)
+
+    def teacher_forward(self, step: Step, images: Tensor) -> Outputs:
+        """Ask the recipe's teacher."""
+        return self.recipe.teacher.outputs(self.states["teacher"], step, images)
+
+    def _run(self, images: Tensor, weights: Mapping[str, Tensor] | None) -> Outputs:
+        self.forwards += 1
+        if weights is None:
+            returned = self.model(images)
+        else:
+            own = {name: tensor for name, tensor in weights.items() if ":" not in name}
+            returned = functional_call(self.model, own, (images,))
+        features, self._features = self._features, None
+        projections = None
+        if self.recipe.objective is not None and features is not None:
+            state = self.states.get("objective")
+            own_head = None if weights is None else _under("objective", weights)
+            projections = self.recipe.objective.project(state, features, own_head)
+        return Outputs(logits_of(returned), features, projections)
+
+    def step(self, images: Tensor) -> StepResult:
+        """Predict, then learn from one batch of images."""
+        if not self.recipe.learns:
+            with torch.no_grad():
+                return StepResult(self.forward(images).logits, None)
+        step = self._collect(images)
+        answer = self._answer(step, images)
+        weights = self._weights(step)
+        loss = None
+        if weights is None or bool(weights.any()):
+
+            def closure() -> Tensor:
+                if self.backwards > before:  # a second look within one step, after a move
+                    step.forget()
+                return self._backward(step, weights)
+
+            before = self.backwards
+            loss = self.recipe.optimizer.update(self.states["optimizer"], self, closure)
+        self.steps += 1
+        for slot, part in self.parts.items():
+            part.after_step(self.states[slot], step)
+        return StepResult(answer, loss)
+
+    def _collect(self, images: Tensor) -> Step:
+        for slot, part in self.parts.items():
+            images = part.collect(self.states[slot], images)
+        views = None
+        for slot, part in self.parts.items():
+            views = part.views(self.states[slot], images) or views
+        return Step(self, images, views=views)
+
+    def _answer(self, step: Step, images: Tensor) -> Tensor:
+        """The logits handed out for the batch that arrived, before anything is learnt from it."""
+        for slot, part in self.parts.items():
+            own = part.predict(self.states[slot], step)
+            if own is not None:
+                return own.detach()
+        if images is step.images and len(step.views) == 1:
+            return step.student.logits.detach()
+        # The loss looks at other pictures than those that arrived: answer without a graph.
+        with torch.no_grad():
+            return self.forward(images, learning=False).logits
+
+    def _weights(self, step: Step) -> Tensor | None:
+        combined: Tensor | None = None
+        for slot, part in self.parts.items():
+            weights = part.weights(self.states[slot], step)
+            if weights is not None:
+                combined = weights if combined is None else combined * weights
+        return combined
+
+    def _backward(self, step: Step, weights: Tensor | None) -> Tensor:
+        terms = [part.loss(self.states[slot], step) for slot, part in self.parts.items()]
+        total = sum(_reduce(term, weights) for term in terms if term is not None)
+        assert isinstance(total, Tensor)
+        total.backward()
+        self.backwards += 1
+        return total.detach()
+
+    def start_epoch(self) -> None:
+        """Tell the parts that an epoch begins."""
+        for slot, part in self.parts.items():
+            part.start_epoch(self.states[slot], self)
+
+    def state_tensors(self, *, optimizer: bool = True) -> dict[str, Tensor]:
+        """Everything that changes while learning, flat and not copied."""
+        tensors = {f"learning/{name}": p.detach() for name, p in self.learning.items()}
+        for slot, state in self.states.items():
+            if optimizer or slot != "optimizer":
+                tensors |= {f"{slot}/{key}": value for key, value in pack(state).items()}
+        tensors["learner/generator"] = self.generator.get_state()
+        tensors["learner/steps"] = torch.tensor(self.steps)
+        return tensors
+
+    @torch.no_grad()
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put :meth:`state_tensors` back; without optimiser entries its moments start anew."""
+        for name, parameter in self.learning.items():
+            parameter.copy_(tensors[f"learning/{name}"])
+        for slot, state in self.states.items():
+            packed = {k[len(slot) + 1 :]: v for k, v in tensors.items() if k.startswith(f"{slot}/")}
+            if packed:
+                unpack(state, packed)
+            elif isinstance(state, torch.optim.Optimizer):
+                state.state.clear()
+        self.generator.set_state(tensors["learner/generator"].cpu())
+        self.steps = int(tensors["learner/steps"])
+
+    @torch.no_grad()
+    def restore_source(self) -> None:
+        """Put the source's parameters back."""
+        for name, parameter in self.learning.items():
+            parameter.copy_(self.source[name])
+
+    def forward_plain(self, images: Tensor) -> Tensor:
+        """The model as it stands, with its own buffers: what a user without this package gets."""
+        return logits_of(self.model(images))
+
+    def release(self) -> nn.Module:
+        """Take all hooks and flags off: the plain model, with whatever it has learnt."""
+        self.statistics.release()
+        for slot, part in self.parts.items():
+            part.export(self.states[slot], self)
+        if hasattr(self, "_tap"):
+            self._tap.remove()
+        for name, parameter in self.model.named_parameters():
+            parameter.grad = None
+            parameter.requires_grad_(self._asked_gradient.get(name, True))
+        return self.model
+
+
+def _under(slot: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    prefix = f"{slot}:"
+    return {n[len(prefix) :]: t for n, t in weights.items() if n.startswith(prefix)}
+
+
+def _reduce(term: Tensor, weights: Tensor | None) -> Tensor:
+    """Mean over the images that count; a scalar term is taken as it is."""
+    if term.ndim == 0:
+        return term
+    if weights is None:
+        return term.mean()
+    return (term * weights).sum() / weights.count_nonzero()

@@ -1,0 +1,138 @@
+"""Running sums over predictions, and the scores that come of them.
+
+Sums stay on the device they were made on; nothing waits for the host before :meth:`Tally.scores`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acclimate.metrics.label_free import effective_classes, nuclear_norm_score
+
+__all__ = ["Scores", "Tally"]
+
+GRAM_CLASSES = 2048
+"""Up to this many classes the classes × classes matrix for the nuclear norm is kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What can be said of a set of predictions. Shares are in [0, 1], ``error`` is in percent."""
+
+    images: int
+    labelled: int
+    error: float | None
+    agreement: float | None
+    confidence: float
+    entropy: float
+    diversity: float
+    nuclear_norm: float | None
+    loss: float | None
+    class_counts: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Scores:
+        """Read :meth:`to_dict`'s values back."""
+        return cls(**{**plain, "class_counts": tuple(plain["class_counts"])})
+
+
+def _zero() -> Tensor:
+    return torch.zeros((), dtype=torch.float64)
+
+
+@dataclass
+class Tally:
+    """Sums over predictions, batch by batch; two tallies of disjoint images add up.
+
+    >>> tally = Tally()
+    >>> _ = tally.update(torch.tensor([[4.0, 0.0], [0.0, 4.0]]), labels=torch.tensor([0, 0]))
+    >>> tally.scores().error
+    50.0
+    """
+
+    images: int = 0
+    losses: int = 0
+    labelled: Tensor = field(default_factory=_zero)
+    wrong: Tensor = field(default_factory=_zero)
+    compared: Tensor = field(default_factory=_zero)
+    agreeing: Tensor = field(default_factory=_zero)
+    confidence: Tensor = field(default_factory=_zero)
+    entropy: Tensor = field(default_factory=_zero)
+    loss: Tensor = field(default_factory=_zero)
+    probability: Tensor = field(default_factory=_zero)
+    counts: Tensor = field(default_factory=_zero)
+    gram: Tensor = field(default_factory=_zero)
+
+    @torch.no_grad()
+    def update(
+        self,
+        logits: Tensor,
+        *,
+        labels: Tensor | None = None,
+        source: Tensor | None = None,
+        loss: Tensor | None = None,
+    ) -> Tensor:
+        """Add a batch; ``source`` is the source model's classes for it. Returns the predicted classes."""
+        log_p = torch.log_softmax(logits.float(), dim=1)
+        p = log_p.exp()
+        top = p.argmax(dim=1)
+        classes = logits.shape[1]
+        if self.images == 0:
+            self._start(classes, logits.device)
+        self.images += len(logits)
+        self.confidence += p.amax(dim=1).double().sum()
+        self.entropy -= (p * log_p).sum(dim=1).double().sum()
+        self.probability += p.double().sum(dim=0)
+        self.counts += torch.bincount(top, minlength=classes).double()
+        if self.gram.ndim:
+            self.gram += (p.T @ p).double()
+        if labels is not None:
+            known = labels >= 0
+            self.labelled += known.sum()
+            self.wrong += ((top != labels) & known).sum()
+        if source is not None:
+            self.compared += len(source)
+            self.agreeing += (top == source).sum()
+        if loss is not None:
+            self.loss += loss.double() * len(logits)
+            self.losses += len(logits)
+        return top
+
+    def _start(self, classes: int, device: torch.device) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value.to(device))
+        self.probability = self.probability.new_zeros(classes)
+        self.counts = self.counts.new_zeros(classes)
+        if classes <= GRAM_CLASSES:
+            self.gram = self.gram.new_zeros(classes, classes)
+
+    def merge(self, other: Tally) -> None:
+        """Add the sums of another tally (another process, another part of the set)."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def scores(self) -> Scores:
+        """The scores so far."""
+        n = max(self.images, 1)
+        labelled, compared = int(self.labelled), int(self.compared)
+        return Scores(
+            images=self.images,
+            labelled=labelled,
+            error=100 * float(self.wrong) / labelled if labelled else None,
+            agreement=float(self.agreeing) / compared if compared else None,
+            confidence=float(self.confidence) / n,
+            entropy=float(self.entropy) / n,
+            diversity=float(effective_classes(self.probability / n)) if self.images else 0.0,
+            nuclear_norm=nuclear_norm_score(self.gram, self.images) if self.gram.ndim else None,
+            loss=float(self.loss) / self.losses if self.losses else None,
+            class_counts=tuple(int(c) for c in self.counts.tolist()) if self.images else (),
+        )

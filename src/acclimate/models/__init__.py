@@ -1,0 +1,27 @@
+"""Models from timm, torchvision, transformers, this package or the user's own code.
+
+>>> from acclimate import models
+>>> models.list_models("acclimate:d*")
+['acclimate:digits'...]
+"""
+
+from acclimate.models.builtin import register_builtin
+from acclimate.models.filling import fill
+from acclimate.models.imagenet import imagenet_classes
+from acclimate.models.layers import norm_layers
+from acclimate.models.loading import list_models, load
+from acclimate.models.record import LoadedModel
+from acclimate.models.source_timm import preprocessing_of
+from acclimate.models.weights import load_weights
+
+__all__ = [
+    "LoadedModel",
+    "fill",
+    "imagenet_classes",
+    "list_models",
+    "load",
+    "load_weights",
+    "norm_layers",
+    "preprocessing_of",
+    "register_builtin",
+]

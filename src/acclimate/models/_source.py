@@ -1,0 +1,90 @@
+"""What all model sources share: the request they answer, and the words for a refusal."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.models.filling import fill
+from acclimate.models.record import LoadedModel
+from acclimate.models.weights import load_weights
+
+__all__ = [
+    "Request",
+    "Source",
+    "check_class_count",
+    "no_class_count",
+    "unknown_model",
+    "unreachable",
+    "with_weights",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a user asked for: the spec, its part after the prefix, and the options of ``load``."""
+
+    spec: str
+    name: str
+    weights: Path | None = None
+    num_classes: int | None = None
+    unsafe_pickle: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A prefix: how a model is loaded from there, and which names it has (None: not countable)."""
+
+    load: Callable[[Request], LoadedModel]
+    names: Callable[[], list[str]] | None = None
+
+
+def with_weights(loaded: LoadedModel, request: Request) -> LoadedModel:
+    """``loaded``, filled from the request's weights file if it names one."""
+    if request.weights is None:
+        return loaded
+    fill(loaded.model, load_weights(request.weights, unsafe_pickle=request.unsafe_pickle))
+    return replace(loaded, source=str(request.weights))
+
+
+def check_class_count(request: Request, published: int) -> None:
+    """Refuse another class count for published weights: the last layer would be untrained."""
+    if request.num_classes not in (None, published):
+        raise AcclimateError(
+            f"the published weights of {request.spec} are for {published} classes, got "
+            f"num_classes={request.num_classes}; give your own weights file with it "
+            "(weights=FILE, on the command line --weights FILE)"
+        )
+
+
+def no_class_count(request: Request) -> None:
+    """Refuse a class count where the model's maker has already settled it."""
+    if request.num_classes is not None:
+        raise AcclimateError(
+            f"{request.spec} settles its own class count; leave num_classes="
+            f"{request.num_classes} out"
+        )
+
+
+def unknown_model(request: Request, names: Iterable[str]) -> AcclimateError:
+    """The error for a name a source does not have, with only the nearest of its many names."""
+    prefix = request.spec.partition(":")[0]
+    near = difflib.get_close_matches(request.name.lower(), list(names), n=5, cutoff=0.5)
+    if near:
+        return unknown_name(f"{prefix} model", request.name, near)
+    return AcclimateError(
+        f"unknown {prefix} model {request.name!r}; list_models('{prefix}:*'), on the command line "
+        f"acclimate list models '{prefix}:*', shows them all"
+    )
+
+
+def unreachable(request: Request, what: str, error: Exception) -> AcclimateError:
+    """The error for published weights that could not be fetched, and the way without a network."""
+    gist = str(error).strip().partition("\n")[0][:200]
+    return AcclimateError(
+        f"could not get {what} for {request.spec} ({type(error).__name__}: {gist}); without a "
+        "network, give a file you have: weights=FILE, on the command line --weights FILE"
+    )

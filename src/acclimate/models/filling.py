@@ -1,0 +1,97 @@
+"""Fill a model with tensors by name, and say exactly what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError
+
+__all__ = ["fill"]
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy ``tensors`` into ``model``; every parameter and statistic must be there and fit.
+
+    A prefix that all names share (``module.``, ``model.``, ``_orig_mod.``) is taken off where
+    that makes them match. Absent ``num_batches_tracked`` counters are fine.
+
+    >>> import torch
+    >>> source, copy = nn.Linear(2, 3), nn.Linear(2, 3)
+    >>> fill(copy, {f"module.{name}": value for name, value in source.state_dict().items()})
+    >>> torch.equal(copy.weight, source.weight)
+    True
+    >>> fill(nn.Linear(2, 4), source.state_dict())
+    Traceback (most recent call last):
+    acclimate.errors.AcclimateError: the weights are for 3 classes, the model has 4;
+    make it for 3 (num_classes=3; weight: 3×2 in the file, 4×2 in the model)
+    """
+    expected = model.state_dict()
+    given = _without_prefix(tensors, expected)
+    missing = [name for name in expected if name not in given and not _is_counter(name)]
+    unexpected = [name for name in given if name not in expected and not _is_counter(name)]
+    mismatched = [
+        name for name in expected if name in given and expected[name].shape != given[name].shape
+    ]
+    if missing or unexpected or mismatched:
+        classes = _class_counts(mismatched, given, expected)
+        shapes = [f"{name}: {_shapes(given[name], expected[name])}" for name in mismatched]
+        if classes is not None and not missing and not unexpected:
+            raise AcclimateError(
+                f"the weights are for {classes[0]} classes, the model has {classes[1]}; "
+                f"make it for {classes[0]} (num_classes={classes[0]}; {shapes[0]})"
+            )
+        found = len(expected) - len(missing) - len(mismatched)
+        raise AcclimateError(
+            f"the weights do not fit this {type(model).__name__}: {found} of {len(expected)} "
+            "tensors match"
+            + _first_few("missing in the file", missing)
+            + _first_few("unknown to the model", unexpected)
+            + _first_few("of another shape", shapes)
+            + "; check that the file was made for this architecture"
+        )
+    model.load_state_dict({name: given[name] for name in expected if name in given}, strict=False)
+
+
+def _without_prefix(
+    tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The names as they are, or less what they all begin with if more of them match then."""
+    best = current = dict(tensors)
+    while current:
+        head, dot, _ = next(iter(current)).partition(".")
+        if not dot or not all(name.startswith(head + dot) for name in current):
+            break
+        current = {name.removeprefix(head + dot): value for name, value in current.items()}
+        if len(current.keys() & expected.keys()) > len(best.keys() & expected.keys()):
+            best = current
+    return best
+
+
+def _class_counts(
+    mismatched: list[str], given: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> tuple[int, int] | None:
+    """(in the file, in the model) if every mismatch is one and the same first dimension."""
+    pairs = [(given[name].shape, expected[name].shape) for name in mismatched]
+    if any(not ours or not theirs or ours[1:] != theirs[1:] for ours, theirs in pairs):
+        return None
+    counts = {(ours[0], theirs[0]) for ours, theirs in pairs}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _shapes(given: Tensor, expected: Tensor) -> str:
+    return f"{_shape(given)} in the file, {_shape(expected)} in the model"
+
+
+def _shape(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape)) or "one value"
+
+
+def _first_few(what: str, names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"; {what}: {', '.join(names[:3])}{more}" if names else ""
+
+
+def _is_counter(name: str) -> bool:
+    return name.endswith("num_batches_tracked")

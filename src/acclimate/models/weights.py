@@ -1,0 +1,142 @@
+"""Weights files, read without running what may be hidden in them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError
+
+__all__ = ["load_weights"]
+
+_PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt")
+_NESTED = ("state_dict", "model", "model_state_dict", "net")
+# How a file of torch.save begins: a zip archive, or a pickle in the format before torch 1.6.
+_TORCH_STARTS = (b"PK\x03\x04", b"\x80")
+
+
+def load_weights(path: str | Path, *, unsafe_pickle: bool = False) -> dict[str, Tensor]:
+    """The tensors in a ``.safetensors`` or ``torch.save`` file, by name, on the CPU in float32.
+
+    A training checkpoint's ``state_dict``, ``model``, ``model_state_dict`` or ``net`` entry is
+    unwrapped. Files that hold Python objects beside tensors can run code when they are read;
+    they are refused unless ``unsafe_pickle`` says that the file is trusted.
+    """
+    path = Path(path)
+    _check_is_there(path)
+    if path.suffix == ".safetensors":
+        tensors = _read_safetensors(path)
+    elif path.suffix in _PICKLED:
+        tensors = _tensors_of(_read_pickled(path, unsafe_pickle=unsafe_pickle), path)
+    else:
+        raise AcclimateError(
+            f"expected weights in a file ending in .safetensors, {', '.join(_PICKLED)}, got {path}"
+        )
+    if not tensors:
+        raise AcclimateError(f"no weights in {path}: the file is whole, but holds no tensors")
+    return {name: _float32(tensor.detach()) for name, tensor in tensors.items()}
+
+
+def _check_is_there(path: Path) -> None:
+    if path.is_dir():
+        raise AcclimateError(f"expected a weights file, got the folder {path}")
+    if not path.exists():
+        raise AcclimateError(f"no weights file {path}; check the path")
+    if path.stat().st_size == 0:
+        raise AcclimateError(f"the weights file {path} is empty; copy or download it again")
+    if not os.access(path, os.R_OK):
+        raise AcclimateError(f"the weights file {path} may not be read; check its permissions")
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise AcclimateError(_damaged(path, error)) from error
+
+
+def _read_pickled(path: Path, *, unsafe_pickle: bool) -> Any:
+    with path.open("rb") as file:
+        start = file.read(4)
+    if not start.startswith(_TORCH_STARTS):
+        raise AcclimateError(
+            f"{path} was not written by torch.save (it begins with {start!r}); "
+            "is it a web page or a pointer in place of the download?"
+        )
+    # By where it is cut, a truncated file raises any of these (OSError: a seek before its start).
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, OSError) as error:
+        raise AcclimateError(_damaged(path, error)) from error
+    except pickle.UnpicklingError as error:
+        if not unsafe_pickle:
+            raise AcclimateError(
+                f"{path} holds more than tensors, and reading it could run code hidden in it. "
+                "If you trust where it came from: unsafe_pickle=True, on the command line "
+                f"--unsafe-pickle{_culprit(error)}"
+            ) from error
+    return _read_trusted(path)
+
+
+def _read_trusted(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=False)
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+        raise AcclimateError(_damaged(path, error)) from error
+    except (ImportError, AttributeError) as error:
+        raise AcclimateError(
+            f"{path} holds objects of a package that is not here ({error}); install it, or save "
+            "the file again with only its state_dict"
+        ) from error
+
+
+def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
+    while not _is_state_dict(content):
+        if isinstance(content, nn.Module):
+            content = content.state_dict()
+            continue
+        if not isinstance(content, Mapping):
+            raise AcclimateError(
+                f"expected tensors by name in {path}, got {type(content).__name__}"
+            )
+        inner = next((content[key] for key in _NESTED if key in content), None)
+        if inner is None:
+            raise AcclimateError(
+                f"expected tensors by name in {path}, or an entry {', '.join(_NESTED)}, "
+                f"got the entries {', '.join(list(map(str, content))[:5])}"
+            )
+        content = inner
+    return dict(content)
+
+
+def _is_state_dict(content: Any) -> bool:
+    return isinstance(content, Mapping) and all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()
+    )
+
+
+def _float32(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    return f"{path} is damaged or cut short; copy or download it again ({_gist(error)})"
+
+
+def _gist(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
+
+
+def _culprit(error: Exception) -> str:
+    """The object torch would not read; the rest of its message is advice about torch.load."""
+    found = re.search(r"GLOBAL (\S+)", str(error))
+    return f" (it asks for {found[1]})" if found else ""

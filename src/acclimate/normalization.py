@@ -1,0 +1,282 @@
+"""Where batch-norm statistics come from: the source, the batch, a mixture, a running estimate.
+
+All four are one formula, ``weight · batch + (1 - weight) · prior``, with weight 1 (batch), 0 (source)
+or between; the prior is the source's statistics or, for the running estimate, what was seen so far.
+The model's own buffers are never written while it learns, so the source model is always one switch
+away; they are written once, by :meth:`StatisticsControl.write`, when the plain model is handed back.
+
+Only batch norm has statistics to choose. Group, layer and instance norm take theirs from the image,
+and dropout and stochastic depth stay off: the model is in ``eval()`` but for its batch-norm layers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from acclimate.errors import AcclimateWarning
+from acclimate.parts import PARTS, Part, check_range
+
+if TYPE_CHECKING:
+    from acclimate.learner import Learner
+
+__all__ = [
+    "BatchStatistics",
+    "Mixture",
+    "Normalization",
+    "Running",
+    "Source",
+    "StatisticsControl",
+    "batch_norm_layers",
+]
+
+FALLBACK_PRIOR = 16.0
+"""Strength of the source prior when a batch is too small for statistics (Schneider et al. 2020)."""
+
+
+def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
+    """The layers that keep statistics of the source data, by name."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm) and module.running_mean is not None
+    }
+
+
+def _batch_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and (biased) variance of every channel over the batch and all positions."""
+    dims = [0, *range(2, x.ndim)]
+    variance, mean = torch.var_mean(x, dim=dims, correction=0)
+    return mean, variance
+
+
+def _per_channel(values: Tensor, like: Tensor) -> Tensor:
+    return values.view(1, -1, *([1] * (like.ndim - 2)))
+
+
+@dataclass
+class StatisticsControl:
+    """The switchboard over a model's batch-norm layers, and the running estimates if there are any."""
+
+    layers: dict[str, _BatchNorm]
+    running: dict[str, Tensor] = field(default_factory=dict)
+    _handles: list[Any] = field(default_factory=list)
+    _setting: tuple[float, bool] | None = None
+
+    def use(self, weight: float, *, update_running: bool = False) -> None:
+        """Let the next forward passes normalise with this share of the batch's own statistics."""
+        if self._setting == (weight, update_running):
+            return
+        self.release()
+        self._setting = (weight, update_running)
+        for name, layer in self.layers.items():
+            # With tracking off, a layer in training mode reads the batch and writes no buffer.
+            native = weight == 1.0 and not self.running
+            layer.train(native)
+            layer.track_running_stats = not native
+            if not native and weight > 0:
+                hook = self._mixing_hook(name, weight, update_running)
+                self._handles.append(layer.register_forward_pre_hook(hook))
+
+    def release(self) -> None:
+        """Back to the source's statistics, as ``model.eval()`` would have it."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._setting = None
+        for layer in self.layers.values():
+            layer.eval()
+            layer.track_running_stats = True
+
+    def _mixing_hook(self, name: str, weight: float, update_running: bool) -> Any:
+        """A hook that moves the input so that the layer's own formula yields the mixed statistics.
+
+        Any subclass of batch norm (fused activations included) then works unchanged, and gradients
+        flow through the batch's share of the statistics.
+        """
+
+        def mix(layer: _BatchNorm, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            x = inputs[0]
+            source_mean, source_var = layer.running_mean, layer.running_var
+            assert source_mean is not None
+            assert source_var is not None
+            mean, var = _batch_statistics(x)
+            prior_mean = self.running.get(f"{name}.mean", source_mean)
+            prior_var = self.running.get(f"{name}.var", source_var)
+            mean = weight * mean + (1 - weight) * prior_mean
+            var = weight * var + (1 - weight) * prior_var
+            if update_running:
+                self.running[f"{name}.mean"] = mean.detach()
+                self.running[f"{name}.var"] = var.detach()
+            scale = torch.sqrt((source_var + layer.eps) / (var + layer.eps))
+            shift = source_mean - mean * scale
+            return (x * _per_channel(scale, x) + _per_channel(shift, x), *inputs[1:])
+
+        return mix
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Copies of the model's own statistics, to put back with :meth:`load_buffers`."""
+        return {
+            f"{name}.{key}": tensor.clone()
+            for name, layer in self.layers.items()
+            for key, tensor in layer.named_buffers(recurse=False)
+        }
+
+    def load_buffers(self, buffers: dict[str, Tensor]) -> None:
+        """Put copied statistics back into the model."""
+        for name, layer in self.layers.items():
+            for key, tensor in layer.named_buffers(recurse=False):
+                tensor.copy_(buffers[f"{name}.{key}"])
+
+    def pool(self) -> StatisticsPool:
+        """Start gathering the statistics of everything that passes the layers."""
+        return StatisticsPool(self.layers)
+
+    def write(self, pool: StatisticsPool, *, weight: float) -> None:
+        """Write weight · gathered + (1 - weight) · source into the model's buffers."""
+        for name, (mean, var) in pool.statistics().items():
+            layer = self.layers[name]
+            assert layer.running_mean is not None
+            assert layer.running_var is not None
+            layer.running_mean.mul_(1 - weight).add_(mean.to(layer.running_mean), alpha=weight)
+            layer.running_var.mul_(1 - weight).add_(var.to(layer.running_var), alpha=weight)
+
+
+class StatisticsPool:
+    """Mean and variance of each layer's input over many batches, pooled as if they were one."""
+
+    def __init__(self, layers: dict[str, _BatchNorm]) -> None:
+        self._sums: dict[str, tuple[float, Tensor, Tensor]] = {}
+        self._handles = [
+            layer.register_forward_pre_hook(self._gathering_hook(name))
+            for name, layer in layers.items()
+        ]
+
+    def _gathering_hook(self, name: str) -> Any:
+        def gather(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            x = inputs[0].detach()
+            mean, var = (t.double() for t in _batch_statistics(x.float()))
+            n = x.numel() / x.shape[1]
+            count, first, second = self._sums.get(name, (0.0, mean * 0, mean * 0))
+            self._sums[name] = (count + n, first + n * mean, second + n * (var + mean**2))
+
+        return gather
+
+    def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Stop gathering; mean and variance by layer."""
+        for handle in self._handles:
+            handle.remove()
+        return {
+            name: (first / n, (second / n - (first / n) ** 2).clamp_min(0))
+            for name, (n, first, second) in self._sums.items()
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normalization(Part, ABC):
+    """Where the statistics come from."""
+
+    @abstractmethod
+    def batch_weight(self, images: int) -> float:
+        """The share of the batch's own statistics for a batch of this many images."""
+
+    def prepare(self, learner: Learner) -> StatisticsControl:
+        """Find the layers."""
+        return StatisticsControl(batch_norm_layers(learner.model))
+
+    def apply(self, state: StatisticsControl, images: int, *, learning: bool) -> None:
+        """Set the layers for a forward pass over this many images."""
+        state.use(self.batch_weight(images))
+
+    def export_weight(self, batch_size: int) -> float:
+        """The share of the target's pooled statistics in the model that is handed back."""
+        return self.batch_weight(batch_size)
+
+
+@PARTS["normalization"].register("source")
+@dataclass(frozen=True, kw_only=True)
+class Source(Normalization):
+    """Leave the statistics alone, as the paper does for EfficientNet-L2."""
+
+    def batch_weight(self, images: int) -> float:
+        """None of the batch."""
+        return 0.0
+
+
+@PARTS["normalization"].register("batch")
+@dataclass(frozen=True, kw_only=True)
+class BatchStatistics(Normalization):
+    """The statistics of the batch at hand.
+
+    One image has none worth the name: a batch of one is normalised with a mixture of its own and
+    the source's statistics, the latter counting as 16 images.
+    """
+
+    def batch_weight(self, images: int) -> float:
+        """All of the batch, from two images on."""
+        return 1.0 if images > 1 else 1 / (1 + FALLBACK_PRIOR)
+
+    def apply(self, state: StatisticsControl, images: int, *, learning: bool) -> None:
+        """Set the layers; say so when the batch is too small."""
+        if images == 1 and state.layers:
+            warnings.warn(
+                "a batch of one image has no batch statistics; its own are mixed with the source's "
+                f"(1 : {FALLBACK_PRIOR:g})",
+                AcclimateWarning,
+                stacklevel=2,
+            )
+        super().apply(state, images, learning=learning)
+
+
+@PARTS["normalization"].register("mixture")
+@dataclass(frozen=True, kw_only=True)
+class Mixture(Normalization):
+    """Source statistics worth ``prior`` images, mixed with those of the batch (Schneider et al. 2020)."""
+
+    prior: float = 16.0
+
+    def __post_init__(self) -> None:
+        check_range(self, "prior", low=0)
+
+    def batch_weight(self, images: int) -> float:
+        """n / (N + n)."""
+        return images / (self.prior + images)
+
+
+@PARTS["normalization"].register("running")
+@dataclass(frozen=True, kw_only=True)
+class Running(Normalization):
+    """A running estimate that starts at the source and moves towards each batch by ``momentum``."""
+
+    momentum: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_range(self, "momentum", low=0, high=1, open_low=True)
+
+    def batch_weight(self, images: int) -> float:
+        """The momentum, whatever the batch size."""
+        return self.momentum
+
+    def prepare(self, learner: Learner) -> StatisticsControl:
+        """Start the estimate at the source."""
+        control = super().prepare(learner)
+        for name, layer in control.layers.items():
+            assert layer.running_mean is not None
+            assert layer.running_var is not None
+            control.running[f"{name}.mean"] = layer.running_mean.clone()
+            control.running[f"{name}.var"] = layer.running_var.clone()
+        return control
+
+    def apply(self, state: StatisticsControl, images: int, *, learning: bool) -> None:
+        """Only the student's own passes move the estimate; teachers read it."""
+        state.use(self.momentum, update_running=learning)
+
+    def export_weight(self, batch_size: int) -> float:
+        """All of the target: where the running estimate ends up after enough batches."""
+        return 1.0

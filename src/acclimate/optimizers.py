@@ -1,0 +1,83 @@
+"""How the parameters move. Options are data; the torch optimiser is the state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.parts import PARTS, Closure, Part, check_range
+
+if TYPE_CHECKING:
+    from acclimate.learner import Learner
+
+__all__ = ["SGD", "Adam", "Optimizer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer(Part, ABC):
+    """How the parameters move. ``lr`` holds at the recipe's own batch size and is scaled from there."""
+
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_range(self, "lr", low=0)
+        check_range(self, "weight_decay", low=0)
+
+    @abstractmethod
+    def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
+        """The torch optimiser over these parameters."""
+
+    def prepare(self, learner: Learner) -> torch.optim.Optimizer:
+        """Build the torch optimiser over all that learns."""
+        return self.build(learner.learning.values(), lr=learner.lr)
+
+    def update(self, state: Any, learner: Learner, closure: Closure) -> Tensor:
+        """One gradient, one move."""
+        state.zero_grad(set_to_none=True)
+        loss = closure()
+        state.step()
+        return loss
+
+
+@PARTS["optimizer"].register("sgd")
+@dataclass(frozen=True, kw_only=True)
+class SGD(Optimizer):
+    """Stochastic gradient descent with momentum."""
+
+    momentum: float = 0.9
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "momentum", low=0, high=1)
+
+    def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
+        """torch.optim.SGD."""
+        return torch.optim.SGD(
+            parameters,
+            lr=lr,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=self.weight_decay,
+        )
+
+
+@PARTS["optimizer"].register("adam")
+@dataclass(frozen=True, kw_only=True)
+class Adam(Optimizer):
+    """Adam, with decoupled weight decay."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+
+    def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
+        """torch.optim.AdamW (Adam itself when the weight decay is 0)."""
+        return torch.optim.AdamW(
+            parameters, lr=lr, betas=(self.beta1, self.beta2), weight_decay=self.weight_decay
+        )

@@ -1,0 +1,78 @@
+"""What a forward pass gives, whatever shape the model returns it in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError
+
+__all__ = ["Outputs", "find_classifier", "logits_of"]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Logits (N × classes) and, where a part asked for them, what the classifier was fed."""
+
+    logits: Tensor
+    features: Tensor | None = None
+    projections: Tensor | None = None
+
+    def detach(self) -> Outputs:
+        """The same values with no way back for gradients."""
+        cut = (None if x is None else x.detach() for x in (self.features, self.projections))
+        return Outputs(self.logits.detach(), *cut)
+
+
+def logits_of(returned: Any) -> Tensor:
+    """Find the logits in what a model returned: a tensor, ``.logits``, ``["logits"]`` or a tuple.
+
+    >>> import torch
+    >>> logits_of((torch.zeros(2, 3), "something else")).shape
+    torch.Size([2, 3])
+    """
+    found = returned
+    if isinstance(found, Mapping) and "logits" in found:
+        found = found["logits"]
+    elif hasattr(found, "logits"):
+        found = found.logits
+    elif isinstance(found, tuple | list) and found:
+        found = found[0]
+    if not isinstance(found, Tensor):
+        raise AcclimateError(
+            "expected a model that returns logits (a tensor, an object with .logits, or a tuple that "
+            f"starts with a tensor), got {type(returned).__name__}"
+        )
+    if found.ndim != 2:
+        raise AcclimateError(
+            f"expected logits of shape images × classes, got {tuple(found.shape)}; "
+            "acclimate adapts classifiers (one row of class scores per image)"
+        )
+    return found
+
+
+def find_classifier(model: nn.Module) -> tuple[str, nn.Module]:
+    """The layer that turns features into logits: the last linear (or 1×1 convolution) layer.
+
+    >>> find_classifier(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
+    ('2', Linear(in_features=8, out_features=2, bias=True))
+    """
+    own = getattr(model, "get_classifier", None)  # timm's models say it themselves
+    if callable(own):
+        layer = own()
+        for name, module in model.named_modules():
+            if module is layer and any(True for _ in module.parameters()):
+                return name, module
+    last: tuple[str, nn.Module] | None = None
+    for name, module in model.named_modules():
+        pointwise = isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1)
+        if isinstance(module, nn.Linear) or (pointwise and last is None):
+            last = (name, module)
+    if last is None:
+        raise AcclimateError(
+            f"found no linear layer in {type(model).__name__} to be the classifier"
+        )
+    return last

@@ -1,0 +1,120 @@
+"""What every part of a recipe has in common: options that are data, and the phases it may act in.
+
+A part is a frozen dataclass. Its options are its fields; whatever it remembers between steps is the
+state object its ``prepare`` returns, which the learner keeps, moves and checkpoints. Every other
+method is one phase of a step and does nothing unless the part says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError
+from acclimate.registry import Registry
+
+if TYPE_CHECKING:
+    from acclimate.learner import Learner
+    from acclimate.step import Step
+
+__all__ = ["PARTS", "Need", "Part", "check_range", "part_kind"]
+
+Need = Literal["features", "source-data"]
+Closure = Callable[[], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One choice in a recipe. Subclass it, override a phase or two, and register it.
+
+    ``state`` is whatever :meth:`prepare` returned: a dataclass of tensors, modules, generators and
+    numbers, or None.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    changes_architecture: ClassVar[bool] = False
+
+    def check(self, model: nn.Module) -> None:
+        """Refuse a model this part cannot work with (an AcclimateError with the reason)."""
+
+    def prepare(self, learner: Learner) -> Any:
+        """Before the first step: look at the model, build the state."""
+        return None
+
+    def parameters(self, state: Any) -> Mapping[str, nn.Parameter]:
+        """Parameters of the state that learn beside the model's (a projection head)."""
+        return {}
+
+    def start_epoch(self, state: Any, learner: Learner) -> None:
+        """Before the first batch of every epoch."""
+
+    def collect(self, state: Any, images: Tensor) -> Tensor:
+        """Replace the batch that arrived by the batch to learn from (a memory)."""
+        return images
+
+    def views(self, state: Any, images: Tensor) -> Sequence[Tensor] | None:
+        """Several views of the images, where the objective compares views."""
+        return None
+
+    def weights(self, state: Any, step: Step) -> Tensor | None:
+        """How much each image counts (0: not at all); None counts all alike."""
+        return None
+
+    def loss(self, state: Any, step: Step) -> Tensor | None:
+        """A term of the loss: one value per image, or a scalar."""
+        return None
+
+    def update(self, state: Any, learner: Learner, closure: Closure) -> Tensor | None:
+        """Move the parameters; ``closure`` computes the loss and its gradients."""
+        return None
+
+    def after_step(self, state: Any, step: Step) -> None:
+        """After the parameters moved (moving averages, queues, resets)."""
+
+    def predict(self, state: Any, step: Step) -> Tensor | None:
+        """The answer in place of the student's logits."""
+        return None
+
+    def export(self, state: Any, learner: Learner) -> None:
+        """When the plain model is handed back: write what it needs into it, or refuse."""
+
+
+PARTS: dict[str, Registry[type[Part]]] = {
+    slot: Registry(slot)
+    for slot in (
+        "objective",
+        "selector",
+        "normalization",
+        "teacher",
+        "filter",
+        "regularizer",
+        "optimizer",
+    )
+}
+
+
+def part_kind(slot: str, part: Part) -> str:
+    """The registered name of a part."""
+    for name in PARTS[slot]:
+        if PARTS[slot][name] is type(part):
+            return name
+    raise AcclimateError(
+        f"{type(part).__name__} is not registered as a {slot}; "
+        f"decorate the class with @PARTS[{slot!r}].register('name')"
+    )
+
+
+def check_range(
+    part: Part, name: str, *, low: float, high: float = float("inf"), open_low: bool = False
+) -> None:
+    """Refuse an option outside its range, with the range in the message."""
+    assert name in {field.name for field in fields(part)}
+    value = getattr(part, name)
+    inside = (low < value if open_low else low <= value) and value <= high
+    if not inside:
+        sign = ">" if open_low else ">="
+        upper = "" if high == float("inf") else f" and <= {high:g}"
+        raise AcclimateError(f"expected {name} {sign} {low:g}{upper}, got {value!r}")

@@ -1,0 +1,137 @@
+"""The Recipe: a method as data. It names its parts; one loop runs any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
+
+from torch import nn
+
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.filters import Everything, Filter
+from acclimate.normalization import BatchStatistics, Normalization
+from acclimate.objectives import CrossEntropy, Objective
+from acclimate.optimizers import SGD, Optimizer
+from acclimate.options import parse_value
+from acclimate.parts import PARTS, Part, part_kind
+from acclimate.regularizers import NoRegularizer, Regularizer
+from acclimate.selectors import NormAffine, Selector
+from acclimate.teachers import Instant, Teacher
+
+__all__ = ["Recipe"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A method, as data: which parts it is made of, for how long, at which batch size.
+
+    ``objective=None`` is a gradient-free recipe: only the statistics change. ``batch_size`` is the
+    size the learning rate holds for; at another size it is scaled linearly.
+
+    >>> recipe = Recipe(name="mine", epochs=2).with_options({"optimizer.lr": "0.01"})
+    >>> recipe.optimizer.lr, recipe.epochs
+    (0.01, 2)
+    """
+
+    name: str
+    summary: str = ""
+    objective: Objective | None = field(default_factory=CrossEntropy)
+    selector: Selector = field(default_factory=NormAffine)
+    normalization: Normalization = field(default_factory=BatchStatistics)
+    teacher: Teacher = field(default_factory=Instant)
+    filter: Filter = field(default_factory=Everything)
+    regularizer: Regularizer = field(default_factory=NoRegularizer)
+    optimizer: Optimizer = field(default_factory=SGD)
+    epochs: int = 1
+    batch_size: int = 128
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise AcclimateError(f"expected {name} >= 1, got {getattr(self, name)}")
+        objective = self.objective
+        shares_gradient = isinstance(objective, CrossEntropy) and not objective.stop_gradient
+        if shares_gradient and not isinstance(self.teacher, Instant):
+            raise AcclimateError(
+                "without stop-gradient (entropy minimisation) teacher and student are one: expected "
+                f"teacher=instant, got {part_kind('teacher', self.teacher)!r}; for a separate "
+                "teacher set objective.stop_gradient=true"
+            )
+
+    @property
+    def learns(self) -> bool:
+        """Whether any gradient is taken."""
+        return self.objective is not None
+
+    def parts(self) -> dict[str, Part]:
+        """The parts by slot, in the order in which they are prepared."""
+        # The optimiser comes last: it needs to know everything that learns.
+        slots = ("normalization",)
+        if self.learns:
+            slots += ("selector", "objective", "teacher", "filter", "regularizer", "optimizer")
+        return {slot: getattr(self, slot) for slot in slots}
+
+    def check(self, model: nn.Module) -> None:
+        """Refuse a model this recipe cannot work with."""
+        for part in self.parts().values():
+            part.check(model)
+
+    def with_options(self, options: Mapping[str, Any]) -> Recipe:
+        """A copy with other options: ``part=name``, ``part.option=value``, ``epochs=3``."""
+        recipe = self
+        # Whole parts first, so that `teacher.momentum` finds the teacher `teacher=` chose.
+        for key, value in sorted(options.items(), key=lambda item: "." in item[0]):
+            recipe = recipe._with_option(key, value)
+        return recipe
+
+    def _with_option(self, key: str, value: Any) -> Recipe:
+        slot, _, option = key.partition(".")
+        if slot not in PARTS:
+            known = [f.name for f in fields(self) if f.name not in PARTS]
+            if option or slot not in known:
+                raise unknown_name("option", key, [*known, *PARTS])
+            return replace(self, **{slot: parse_value(key, value, _type_of(self, slot))})
+        if not option:
+            return replace(self, **{slot: _part_named(slot, value)})
+        part = getattr(self, slot)
+        if part is None:
+            raise AcclimateError(f"{key}: the recipe {self.name!r} has no {slot}")
+        names = [f.name for f in fields(part)]
+        if option not in names:
+            raise unknown_name(f"option of {slot} {part_kind(slot, part)!r}", option, names)
+        parsed = parse_value(key, value, _type_of(part, option))
+        return replace(self, **{slot: replace(part, **{option: parsed})})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; :meth:`from_dict` reads them back."""
+        plain: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Part):
+                options = {f.name: getattr(value, f.name) for f in fields(value)}
+                value = {"kind": part_kind(item.name, value), **options}
+            plain[item.name] = value
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Recipe:
+        """Build a recipe from :meth:`to_dict`'s values."""
+        values = dict(plain)
+        for slot, registry in PARTS.items():
+            if isinstance(values.get(slot), Mapping):
+                options = dict(values[slot])
+                values[slot] = registry[options.pop("kind")](**options)
+        return cls(**values)
+
+
+def _part_named(slot: str, value: Any) -> Part | None:
+    if isinstance(value, Part):
+        return value
+    if slot == "objective" and value in (None, "none"):
+        return None
+    return PARTS[slot][str(value)]()
+
+
+def _type_of(record: Any, name: str) -> str:
+    return cast(str, next(f.type for f in fields(record) if f.name == name))

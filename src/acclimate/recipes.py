@@ -1,0 +1,133 @@
+"""The named recipes, and the door through which users add their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from acclimate.errors import AcclimateError
+from acclimate.normalization import Mixture, Source
+from acclimate.objectives import CrossEntropy, GeneralizedCrossEntropy
+from acclimate.recipe import Recipe
+from acclimate.registry import Registry
+from acclimate.teachers import Epoch
+
+__all__ = ["RECIPES", "get_recipe", "list_recipes", "register_recipe"]
+
+RECIPES: Registry[Callable[[], Recipe]] = Registry("recipe")
+ENTRY_POINTS = "acclimate.recipes"
+
+
+def register_recipe(make: Callable[[], Recipe]) -> Callable[[], Recipe]:
+    """Decorator: a function that returns a Recipe makes it known under the recipe's name.
+
+    Packages can do the same with an entry point in the group ``acclimate.recipes``.
+
+    >>> @register_recipe
+    ... def cautious() -> Recipe:
+    ...     return get_recipe("rpl", {"name": "cautious", "filter": "confidence"})
+    >>> get_recipe("cautious").filter.threshold
+    0.5
+    """
+    RECIPES.add(make().name, make)
+    return make
+
+
+def get_recipe(recipe: str | Recipe, options: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe by name (or as it is), with some options changed."""
+    if isinstance(recipe, str):
+        if recipe not in RECIPES:
+            _load_entry_points()
+        recipe = RECIPES[recipe]()
+    return recipe.with_options(options or {})
+
+
+def list_recipes(pattern: str = "*") -> list[Recipe]:
+    """Every recipe whose name matches."""
+    _load_entry_points()
+    return [RECIPES[name]() for name in RECIPES.names(pattern)]
+
+
+def _load_entry_points() -> None:
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            make = point.load()
+        except Exception as error:
+            raise AcclimateError(
+                f"the recipe plug-in {point.value!r} failed to load: {error}"
+            ) from error
+        if point.name not in RECIPES:
+            RECIPES.add(point.name, make)
+
+
+def _built_in(recipe: Recipe) -> None:
+    RECIPES.add(recipe.name, lambda: recipe)
+
+
+_built_in(
+    Recipe(
+        name="none",
+        summary="the source model as it is",
+        objective=None,
+        normalization=Source(),
+    )
+)
+_built_in(
+    Recipe(
+        name="bn",
+        summary="batch-norm statistics of the target (Schneider et al. 2020; Nado et al. 2020)",
+        objective=None,
+    )
+)
+_built_in(
+    Recipe(
+        name="bn-prior",
+        summary="batch-norm statistics mixed with the source's as a prior of 16 images",
+        objective=None,
+        normalization=Mixture(prior=16),
+    )
+)
+_built_in(
+    Recipe(
+        name="ent",
+        summary="entropy minimisation, ENT",
+        objective=CrossEntropy(stop_gradient=False),
+        epochs=1,
+    )
+)
+_built_in(
+    Recipe(
+        name="hard",
+        summary="hard pseudo-labels, teacher refreshed every epoch",
+        objective=CrossEntropy(teacher_temperature=0.0),
+        teacher=Epoch(),
+        epochs=5,
+    )
+)
+_built_in(
+    Recipe(
+        name="soft",
+        summary="soft pseudo-labels, teacher refreshed every epoch",
+        objective=CrossEntropy(),
+        teacher=Epoch(),
+        epochs=5,
+    )
+)
+_built_in(
+    Recipe(
+        name="rpl",
+        summary="robust pseudo-labels, RPL: generalised cross-entropy with an instant teacher",
+        objective=GeneralizedCrossEntropy(q=0.8),
+        epochs=5,
+    )
+)
+_built_in(
+    Recipe(
+        name="rpl-epoch",
+        summary="robust pseudo-labels, RPL^ep: teacher refreshed every epoch",
+        objective=GeneralizedCrossEntropy(q=0.8),
+        teacher=Epoch(),
+        epochs=5,
+    )
+)

@@ -1,0 +1,145 @@
+"""What an adaptation gives back, and how it is kept on disk."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.adapters import insert_adapters
+from acclimate.checkpoint import read_tensors, write_json, write_tensors, write_text
+from acclimate.errors import AcclimateError
+from acclimate.history import History
+from acclimate.recipe import Recipe
+from acclimate.selectors import Adapters
+from acclimate.verdict import Verdict
+
+__all__ = ["AdaptationResult"]
+
+MODEL, SUMMARY, HISTORY, PREDICTIONS = (
+    "model.safetensors",
+    "summary.json",
+    "history.json",
+    "predictions.csv",
+)
+
+
+@dataclass
+class AdaptationResult:
+    """The adapted model and everything there is to know about how it came to be.
+
+    ``model`` is the plain model, in ``eval()``; ``predictions`` are the classes it predicts, one per
+    image, ``confidence`` their probabilities, ``names`` the images. ``record`` holds the run's
+    identity: versions, seed, data fingerprint.
+    """
+
+    model: nn.Module
+    recipe: Recipe
+    history: History
+    verdict: Verdict
+    predictions: Tensor
+    confidence: Tensor
+    names: Sequence[str]
+    class_names: Sequence[str] | None = None
+    skipped: int = 0
+    notes: list[str] = field(default_factory=list)
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def error_before(self) -> float | None:
+        """Percent of wrong answers of the source model, where labels are known."""
+        return self.history.source.error if self.history.source else None
+
+    @property
+    def error_after(self) -> float | None:
+        """Percent of wrong answers of the model handed back, where labels are known."""
+        return self.history.final.error if self.history.final else None
+
+    def summary(self) -> dict[str, Any]:
+        """The result in plain values, as ``--json`` prints it."""
+        error = {"before": self.error_before, "after": self.error_after}
+        return {
+            "recipe": self.recipe.name,
+            "images": len(self.predictions),
+            "skipped": self.skipped,
+            "guard": {
+                "verdict": self.verdict.word,
+                "reason": self.verdict.reason,
+                "events": [vars(event) for event in self.history.events],
+            },
+            **({"error": error} if self.error_after is not None else {}),
+            "statistics_gap": self.history.statistics_gap,
+            "notes": self.notes,
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write model, history, predictions and summary; the summary comes last and seals it."""
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise AcclimateError(f"could not make the folder {folder}: {error.strerror}") from error
+        record = {"recipe": self.recipe.to_dict(), "run": self.record}
+        write_tensors(folder / MODEL, self.model.state_dict(), record)
+        write_text(folder / PREDICTIONS, self._predictions_csv())
+        write_json(folder / HISTORY, self.history.to_dict())
+        write_json(folder / SUMMARY, {**self.summary(), **record})
+        return folder
+
+    def _predictions_csv(self) -> str:
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        named = self.class_names is not None
+        rows.writerow(["image", "class", *(["name"] if named else []), "confidence"])
+        classes, confidences = self.predictions.tolist(), self.confidence.tolist()
+        for image, chosen, sure in zip(self.names, classes, confidences, strict=True):
+            name = [self.class_names[chosen]] if self.class_names is not None else []
+            rows.writerow([image, chosen, *name, f"{sure:.4f}"])
+        return text.getvalue()
+
+    @classmethod
+    def load(cls, folder: str | Path, model: nn.Module) -> AdaptationResult:
+        """Read a saved result; ``model`` is the source model, which is filled with what was learnt."""
+        folder = Path(folder)
+        tensors, record = read_tensors(folder / MODEL)
+        try:
+            history = History.from_dict(json.loads((folder / HISTORY).read_text()))
+            summary = json.loads((folder / SUMMARY).read_text())
+            with (folder / PREDICTIONS).open(newline="") as file:
+                rows = list(csv.DictReader(file))
+        except (OSError, ValueError, KeyError) as error:
+            raise AcclimateError(f"{folder} does not hold a finished result: {error}") from error
+        recipe = Recipe.from_dict(record["recipe"])
+        if isinstance(recipe.selector, Adapters) and recipe.learns:
+            insert_adapters(model, width=recipe.selector.width, generator=torch.Generator())
+        _fill(model, tensors, folder)
+        return cls(
+            model=model.eval(),
+            recipe=recipe,
+            history=history,
+            verdict=Verdict(summary["guard"]["verdict"], summary["guard"]["reason"]),
+            predictions=torch.tensor([int(row["class"]) for row in rows]),
+            confidence=torch.tensor([float(row["confidence"]) for row in rows]),
+            names=[row["image"] for row in rows],
+            skipped=summary["skipped"],
+            notes=summary["notes"],
+            record=record["run"],
+        )
+
+
+def _fill(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        raise AcclimateError(
+            f"the result in {folder} belongs to another architecture than "
+            f"{type(model).__name__}: {first}"
+        ) from error

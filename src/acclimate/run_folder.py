@@ -1,0 +1,121 @@
+"""The folder of a run: whose it is, its checkpoint, and the finished result."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.checkpoint import read_tensors, write_json, write_tensors
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.result import SUMMARY, AdaptationResult
+
+if TYPE_CHECKING:
+    from acclimate.run import AdaptationRun
+
+__all__ = ["RunFolder", "fingerprint"]
+
+IDENTITY, CHECKPOINT = "run.json", "checkpoint.safetensors"
+
+
+def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """A checksum of named tensors: the same weights, the same eight hex digits."""
+    total = 0
+    for name, tensor in sorted(tensors.items()):
+        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(
+            tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy(), total
+        )
+    return f"{total:08x}"
+
+
+class RunFolder:
+    """A folder that belongs to one run; the same run finds its checkpoint or result there again."""
+
+    def __init__(self, path: str | Path, identity: dict[str, Any], *, every: float = 30.0) -> None:
+        self.path = Path(path)
+        self.identity = json.loads(json.dumps(identity))
+        self.every = every
+        self._last = time.monotonic()
+        self._claim()
+
+    def _claim(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            contents = sorted(p.name for p in self.path.iterdir())
+        except OSError as error:
+            raise AcclimateError(
+                f"cannot use {self.path} as output folder: {error.strerror}"
+            ) from error
+        if IDENTITY not in contents:
+            if contents:
+                raise AcclimateError(
+                    f"the output folder {self.path} is not empty and holds no acclimate run "
+                    f"({', '.join(contents[:3])}); choose another one"
+                )
+            write_json(self.path / IDENTITY, self.identity)
+            return
+        try:
+            found = json.loads((self.path / IDENTITY).read_text())
+        except (OSError, ValueError) as error:
+            raise AcclimateError(f"cannot read {self.path / IDENTITY}: {error}") from error
+        different = [
+            k for k in self.identity if found.get(k) != self.identity[k] and k != "versions"
+        ]
+        if different:
+            key = different[0]
+            raise AcclimateError(
+                f"the output folder {self.path} holds another run, which differs in "
+                f"{', '.join(different)} ({key}: there {_short(found.get(key))}, "
+                f"here {_short(self.identity[key])}); choose another folder"
+            )
+        if found["versions"] != self.identity["versions"]:
+            warnings.warn(
+                f"the run in {self.path} began with other versions ({found['versions']}); "
+                "it goes on, but its numbers may differ in the last digits",
+                AcclimateWarning,
+                stacklevel=2,
+            )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result is there, whole."""
+        return (self.path / SUMMARY).exists()
+
+    def load(self, model: nn.Module) -> AdaptationResult:
+        """The finished result."""
+        return AdaptationResult.load(self.path, model)
+
+    def resume(self, run: AdaptationRun) -> bool:
+        """Let a run go on from its checkpoint, if there is one."""
+        if not (self.path / CHECKPOINT).exists():
+            return False
+        run.load_state(*read_tensors(self.path / CHECKPOINT))
+        return True
+
+    def checkpoint(self, run: AdaptationRun) -> None:
+        """Write a checkpoint if the last one is old enough."""
+        if time.monotonic() - self._last < self.every:
+            return
+        try:
+            write_tensors(self.path / CHECKPOINT, *run.state())
+        except AcclimateError as error:  # an hour of learning is worth more than its checkpoint
+            warnings.warn(f"{error}; the run goes on without", AcclimateWarning, stacklevel=2)
+        self._last = time.monotonic()
+
+    def finish(self, result: AdaptationResult) -> None:
+        """Write the result; the checkpoint has done its work."""
+        result.save(self.path)
+        (self.path / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

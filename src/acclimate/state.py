@@ -1,0 +1,103 @@
+"""What the parts remember, as flat tensors: for checkpoints, snapshots and ``state_dict``.
+
+A state is a dataclass whose public fields hold tensors, dictionaries of tensors, modules, generators
+or numbers; a torch optimiser; or None. Values are restored in place, so references stay valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["pack", "unpack"]
+
+
+def pack(state: Any) -> dict[str, Tensor]:
+    """Flatten a state to named tensors (not copied).
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Memory:
+    ...     centre: Tensor
+    ...     seen: int = 0
+    >>> pack(Memory(torch.zeros(2), seen=3))
+    {'centre': tensor([0., 0.]), 'seen': tensor(3)}
+    """
+    if state is None:
+        return {}
+    if isinstance(state, torch.optim.Optimizer):
+        return _pack_optimizer(state)
+    packed: dict[str, Tensor] = {}
+    for name, value in _public_fields(state):
+        if isinstance(value, Tensor):
+            packed[name] = value
+        elif isinstance(value, nn.Module):
+            packed |= {f"{name}.{key}": tensor for key, tensor in value.state_dict().items()}
+        elif isinstance(value, torch.Generator):
+            packed[name] = value.get_state()
+        elif isinstance(value, Mapping):
+            packed |= {f"{name}.{k}": v for k, v in value.items() if isinstance(v, Tensor)}
+        elif isinstance(value, bool | int):
+            packed[name] = torch.tensor(int(value))
+        elif isinstance(value, float):
+            packed[name] = torch.tensor(value, dtype=torch.float64)
+    return packed
+
+
+def unpack(state: Any, packed: Mapping[str, Tensor]) -> None:
+    """Put packed values back into a state of the same shape."""
+    if state is None:
+        return
+    if isinstance(state, torch.optim.Optimizer):
+        _unpack_optimizer(state, packed)
+        return
+    for name, value in _public_fields(state):
+        inner = {k[len(name) + 1 :]: v for k, v in packed.items() if k.startswith(f"{name}.")}
+        if isinstance(value, nn.Module):
+            value.load_state_dict(inner)
+        elif isinstance(value, dict) and inner:
+            value.update({k: v.clone() for k, v in inner.items()})
+        elif name in packed:
+            stored = packed[name]
+            if isinstance(value, Tensor):
+                setattr(state, name, stored.to(value.device).clone())
+            elif isinstance(value, torch.Generator):
+                value.set_state(stored.cpu())
+            else:
+                setattr(state, name, type(value)(stored.item()))
+
+
+def _public_fields(state: Any) -> list[tuple[str, Any]]:
+    if not is_dataclass(state):
+        raise TypeError(f"a part's state must be a dataclass or None, got {type(state).__name__}")
+    return [(f.name, getattr(state, f.name)) for f in fields(state) if not f.name.startswith("_")]
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _pack_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    packed = {"lr": torch.tensor(optimizer.param_groups[0]["lr"], dtype=torch.float64)}
+    for index, parameter in enumerate(_parameters(optimizer)):
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                packed[f"{index}.{key}"] = value
+    return packed
+
+
+def _unpack_optimizer(optimizer: torch.optim.Optimizer, packed: Mapping[str, Tensor]) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = float(packed["lr"])
+    optimizer.state.clear()
+    for index, parameter in enumerate(_parameters(optimizer)):
+        prefix = f"{index}."
+        values = {k[len(prefix) :]: v for k, v in packed.items() if k.startswith(prefix)}
+        for key, value in values.items():
+            # Adam's step counter stays on the CPU unless capturable; moments follow the parameter.
+            device = value.device if value.ndim == 0 else parameter.device
+            optimizer.state[parameter][key] = value.to(device).clone()

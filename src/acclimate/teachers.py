@@ -1,0 +1,83 @@
+"""Who labels. Teachers other than the student are copies of the parameters that learn, nothing more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from acclimate.outputs import Outputs
+from acclimate.parts import PARTS, Part, check_range
+
+if TYPE_CHECKING:
+    from acclimate.learner import Learner
+    from acclimate.step import Step
+
+__all__ = ["Epoch", "Frozen", "Instant", "MovingAverage", "Teacher", "TeacherWeights"]
+
+
+@dataclass
+class TeacherWeights:
+    """The teacher's own values of the parameters that learn."""
+
+    tensors: dict[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teacher(Part):
+    """Who labels."""
+
+    def outputs(self, state: Any, step: Step, images: Tensor) -> Outputs:
+        """The teacher's answer: a forward pass with the teacher's weights, without gradients."""
+        with torch.no_grad():
+            return step.learner.forward(images, weights=state.tensors, learning=False)
+
+
+@PARTS["teacher"].register("instant")
+@dataclass(frozen=True, kw_only=True)
+class Instant(Teacher):
+    """The student itself, now. Costs no forward pass."""
+
+    def outputs(self, state: Any, step: Step, images: Tensor) -> Outputs:
+        """The student's own answer."""
+        return step.student if images is step.images else step.student_of(images)
+
+
+@PARTS["teacher"].register("frozen")
+@dataclass(frozen=True, kw_only=True)
+class Frozen(Teacher):
+    """The source model's parameters, for ever (with the recipe's statistics)."""
+
+    def prepare(self, learner: Learner) -> TeacherWeights:
+        """Remember where the student started."""
+        return TeacherWeights({name: p.detach().clone() for name, p in learner.learning.items()})
+
+
+@PARTS["teacher"].register("epoch")
+@dataclass(frozen=True, kw_only=True)
+class Epoch(Frozen):
+    """A copy of the student, taken anew at the start of every epoch."""
+
+    def start_epoch(self, state: TeacherWeights, learner: Learner) -> None:
+        """Catch up with the student."""
+        for name, parameter in learner.learning.items():
+            state.tensors[name].copy_(parameter.detach())
+
+
+@PARTS["teacher"].register("moving-average")
+@dataclass(frozen=True, kw_only=True)
+class MovingAverage(Frozen):
+    """An exponential moving average of the student."""
+
+    momentum: float = 0.999
+
+    def __post_init__(self) -> None:
+        check_range(self, "momentum", low=0, high=1)
+
+    def after_step(self, state: TeacherWeights, step: Step) -> None:
+        """Move a little towards the student."""
+        names = list(state.tensors)
+        student = [step.learner.learning[name].detach() for name in names]
+        torch._foreach_lerp_([state.tensors[n] for n in names], student, 1 - self.momentum)

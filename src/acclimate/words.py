@@ -1,0 +1,11 @@
+"""Words that the Python calls, the command line and the files share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["Action", "Keep", "VerdictWord"]
+
+Action = Literal["rollback", "stop", "warn", "observe", "off"]
+Keep = Literal["last", "best"]
+VerdictWord = Literal["helpful", "neutral", "harmful", "refused"]

@@ -1,0 +1,202 @@
+"""Pictures in arrays, tensors and numpy files."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from acclimate.data import ClassList, Preprocessing, open_images
+from acclimate.errors import AcclimateError, AcclimateWarning
+
+RGB8 = Preprocessing(size=(8, 8))
+GREY8 = Preprocessing(size=(8, 8), mean=(0.5,), std=(0.5,))
+PICTURES = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
+FIRST = torch.tensor([0])
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        PICTURES,
+        PICTURES.transpose(0, 3, 1, 2),
+        torch.from_numpy(PICTURES),
+        torch.from_numpy(PICTURES).permute(0, 3, 1, 2),
+    ],
+)
+def test_uint8_colour_in_either_order(images):
+    source = open_images(images, preprocessing=RGB8)
+    read = source.read(torch.tensor([4, 0]))
+    assert read.dtype == torch.uint8
+    assert read.is_contiguous()
+    np.testing.assert_array_equal(read.numpy(), PICTURES[[4, 0]].transpose(0, 3, 1, 2))
+    assert list(source.names) == ["0", "1", "2", "3", "4"]
+    assert source.labels is None
+    assert source.class_names is None
+    assert source.preprocessing == RGB8
+
+
+@pytest.mark.parametrize("images", [PICTURES[..., 0], PICTURES[..., :1], PICTURES[:, None, ..., 0]])
+def test_uint8_grey_for_grey_and_colour_models(images):
+    grey = open_images(images, preprocessing=GREY8).read(FIRST)
+    np.testing.assert_array_equal(grey[0, 0].numpy(), PICTURES[0, ..., 0])
+    colour = open_images(images, preprocessing=RGB8).read(FIRST)
+    assert torch.equal(colour, grey.expand(1, 3, 8, 8))
+
+
+def test_colour_for_a_grey_model_is_made_grey():
+    read = open_images(PICTURES, preprocessing=GREY8).read(FIRST)
+    np.testing.assert_array_equal(
+        read[0, 0].numpy(), np.asarray(Image.fromarray(PICTURES[0]).convert("L"))
+    )
+
+
+def test_another_size_is_fitted_picture_by_picture():
+    wanted = Preprocessing(size=(4, 6), resize=6)
+    read = open_images(PICTURES, preprocessing=wanted).read(torch.tensor([2, 1]))
+    expected = [wanted.fit(Image.fromarray(PICTURES[index])) for index in (2, 1)]
+    np.testing.assert_array_equal(read.numpy(), np.stack(expected))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
+)
+def test_floats_are_model_input_as_they_are(dtype):
+    images = torch.randn(3, 3, 5, 7).to(dtype)
+    source = open_images(images, preprocessing=RGB8)
+    assert source.preprocessing is None
+    read = source.read(torch.tensor([2, 0]))
+    assert read.dtype == torch.float32
+    assert torch.equal(read, images[[2, 0]].float())
+
+
+def test_tensors_that_need_gradients_are_read():
+    images = torch.randn(2, 3, 4, 4, requires_grad=True)
+    assert not open_images(images).read(FIRST).requires_grad
+
+
+def test_floats_that_look_like_bytes_are_warned_about():
+    with pytest.warns(AcclimateWarning, match="range from 0 to 255, as unscaled pixels do"):
+        open_images(np.linspace(0, 255, 48, dtype=np.float32).reshape(1, 3, 4, 4))
+
+
+def test_an_open_source_is_handed_through():
+    source = open_images(torch.zeros(2, 3, 4, 4))
+    assert open_images(source) is source
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_non_finite_pixels_name_how_many_and_which(bad):
+    images = torch.zeros(9, 3, 4, 4)
+    images[[2, 7], 1, 0, 0] = bad
+    with pytest.raises(AcclimateError, match=r"2 of 9 images have NaN.*first: 2, 7\)"):
+        open_images(images)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.zeros((0, 8, 8, 3), np.uint8), "at least one image"),
+        (np.zeros((2, 0, 8, 3), np.uint8), "with pixels"),
+        (np.zeros((8, 8, 3), np.uint8), r"got 8×8×3; one image is images\[None\]"),
+        (np.zeros((2, 8, 8, 4), np.uint8), "got 2×8×8×4"),
+        (np.zeros(5, np.uint8), "got 5"),
+        (np.zeros((2, 2, 3, 8, 8), np.uint8), "N×H×W×3"),
+        (np.uint8(3)[...], "single number"),
+        (np.zeros((2, 8, 8), np.float32), "N×C×H×W"),
+        (np.zeros((2, 32, 32, 3), np.float32), "channels last"),
+        (np.zeros((2, 8, 8, 3), np.int64), "got int64"),
+        (np.array([None, "a"]), "got object"),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.bool), "got bool"),
+    ],
+)
+def test_arrays_that_are_no_pictures_are_refused(images, message):
+    with pytest.raises(AcclimateError, match=message):
+        open_images(images, preprocessing=RGB8)
+
+
+def test_bytes_need_preprocessing():
+    with pytest.raises(AcclimateError, match="pass preprocessing="):
+        open_images(PICTURES)
+
+
+def test_labels_are_checked_against_pictures_and_classes():
+    labels = open_images(PICTURES, preprocessing=RGB8, labels=[0, 1, 2, -1, 0]).labels
+    assert labels is not None
+    assert labels.tolist() == [0, 1, 2, -1, 0]
+    with pytest.raises(AcclimateError, match="each of the 5 images"):
+        open_images(PICTURES, preprocessing=RGB8, labels=[0])
+    with pytest.raises(AcclimateError, match=r"model with 2 classes.*got 2"):
+        open_images(
+            PICTURES, preprocessing=RGB8, labels=[0, 1, 2, 1, 0], classes=ClassList(("a", "b"))
+        )
+
+
+def test_npz_with_images_and_labels(tmp_path):
+    np.savez(tmp_path / "set.npz", images=PICTURES, labels=np.arange(5), more=np.zeros(2))
+    source = open_images(tmp_path / "set.npz", preprocessing=RGB8)
+    assert source.labels is not None
+    assert source.labels.tolist() == [0, 1, 2, 3, 4]
+    assert source.fingerprint() == open_images(PICTURES, preprocessing=RGB8).fingerprint()
+
+
+def test_npz_with_a_single_array_of_any_name(tmp_path):
+    np.savez_compressed(tmp_path / "set.npz", x=PICTURES)
+    source = open_images(str(tmp_path / "set.npz"), preprocessing=RGB8)
+    assert (len(source), source.labels) == (5, None)
+
+
+def test_npy_is_read_from_the_disk(tmp_path):
+    np.save(tmp_path / "set.npy", PICTURES)
+    source = open_images(tmp_path / "set.npy", preprocessing=RGB8, labels=np.arange(5))
+    np.testing.assert_array_equal(
+        source.read(torch.tensor([3]))[0].numpy(), PICTURES[3].transpose(2, 0, 1)
+    )
+
+
+def write_foreign_zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "message"),
+    [
+        ("a.npz", lambda p: np.savez(p, a=PICTURES, b=PICTURES), "'images'.*got a, b"),
+        ("a.npz", lambda p: np.savez(p), "got none"),
+        ("a.npz", lambda p: p.write_bytes(b"PK not a zip"), "a.npz"),
+        ("a.npz", lambda p: p.write_bytes(b""), "a.npz"),
+        ("a.npz", write_foreign_zip, "expected numpy arrays in .*readme.txt is none"),
+        ("a.npy", lambda p: p.write_bytes(b"hello"), "a.npy"),
+        ("a.npy", lambda p: np.save(p, np.array([None])), "a.npy"),
+        ("a.npz", lambda p: np.savez(p, images=np.array([None])), "Python objects"),
+        ("a.npz", lambda p: None, "no .*a.npz here"),
+    ],
+)
+def test_files_that_are_no_plain_arrays_are_refused(tmp_path, name, write, message):
+    write(tmp_path / name)
+    with pytest.raises(AcclimateError, match=message):
+        open_images(tmp_path / name, preprocessing=RGB8)
+
+
+@pytest.mark.parametrize("size", [-100, 200])
+def test_a_truncated_npz_is_refused(tmp_path, size):
+    path = tmp_path / "a.npz"
+    np.savez(path, images=PICTURES)
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(AcclimateError, match="readable numpy file"):
+        open_images(path, preprocessing=RGB8)
+
+
+def test_the_fingerprint_follows_the_content():
+    images = torch.randn(4, 3, 4, 4)
+    before = open_images(images.clone()).fingerprint()
+    assert open_images(images.clone(), labels=[0, 1, 2, 3]).fingerprint() == before
+    assert open_images(images.double()).fingerprint() != before
+    assert open_images(images.flip(0)).fingerprint() != before
+    images[3, 2, 1, 0] += 1
+    assert open_images(images).fingerprint() != before

@@ -1,0 +1,189 @@
+"""Weights files: what can be read, what is refused, and what does not fit."""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError
+from acclimate.models import fill, load_weights
+
+
+def make_net(classes: int = 3, *, width: int = 8) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.Flatten(), nn.Linear(width, classes)
+    )
+
+
+def assert_same(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    for name, value in model.state_dict().items():
+        if name in tensors:
+            torch.testing.assert_close(value, tensors[name].to(value.dtype), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("wrap", [None, "state_dict", "model", "model_state_dict", "net"])
+def test_torch_files_are_unwrapped(tmp_path: Path, wrap: str | None) -> None:
+    state = make_net().state_dict()
+    path = tmp_path / "net.pth"
+    torch.save({wrap: state, "epoch": 3} if wrap else state, path)
+    tensors = load_weights(path)
+    assert tensors.keys() == state.keys()
+    model = make_net()
+    fill(model, tensors)
+    assert_same(model, state)
+
+
+def test_nesting_twice_is_unwrapped(tmp_path: Path) -> None:
+    state = make_net().state_dict()
+    torch.save({"model": {"state_dict": state, "step": 1}}, tmp_path / "net.tar")
+    assert load_weights(tmp_path / "net.tar").keys() == state.keys()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("suffix", [".safetensors", ".bin"])
+def test_other_precisions_become_float32(tmp_path: Path, dtype: torch.dtype, suffix: str) -> None:
+    path = tmp_path / f"net{suffix}"
+    state = make_net().to(dtype).state_dict()
+    if suffix == ".bin":
+        torch.save(state, path)
+    else:
+        save_file(state, path)
+    tensors = load_weights(path)
+    floats = {value.dtype for value in tensors.values() if value.is_floating_point()}
+    assert floats == {torch.float32}
+    assert tensors["1.num_batches_tracked"].dtype == torch.int64
+
+
+@pytest.mark.parametrize("prefix", ["module.", "model.", "module.model.", "_orig_mod."])
+def test_a_prefix_of_all_names_is_taken_off(prefix: str) -> None:
+    state = make_net().state_dict()
+    model = make_net()
+    fill(model, {prefix + name: value for name, value in state.items()})
+    assert_same(model, state)
+
+
+def test_a_prefix_the_model_has_too_is_kept() -> None:
+    source = nn.ModuleDict({"model": make_net()})
+    model = nn.ModuleDict({"model": make_net()})
+    fill(model, source.state_dict())
+    assert_same(model, source.state_dict())
+
+
+def test_counters_may_be_absent() -> None:
+    state = make_net().state_dict()
+    del state["1.num_batches_tracked"]
+    model = make_net()
+    fill(model, state)
+    assert_same(model, state)
+
+
+def test_another_class_count_is_named() -> None:
+    with pytest.raises(AcclimateError, match=r"for 3 classes, the model has 5.*num_classes=3"):
+        fill(make_net(5), make_net(3).state_dict())
+
+
+def test_another_architecture_names_the_first_keys() -> None:
+    other = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
+    with pytest.raises(AcclimateError) as caught:
+        fill(make_net(), other.state_dict())
+    message = str(caught.value)
+    assert "missing in the file: 1.running_mean, 1.running_var, 3.weight and 1 more" in message
+    assert "unknown to the model: 2.weight, 2.bias" in message
+    assert "of another shape: 0.weight: 2×2 in the file, 8×3×3×3 in the model" in message
+
+
+def test_another_width_is_not_taken_for_a_class_count() -> None:
+    with pytest.raises(AcclimateError, match="do not fit this Sequential"):
+        fill(make_net(width=4), make_net(width=8).state_dict())
+
+
+def test_a_model_that_does_not_fit_is_left_alone() -> None:
+    model = make_net(5)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(AcclimateError):
+        fill(model, make_net(3).state_dict())
+    assert_same(model, before)
+
+
+def test_missing_file_folder_empty_file_and_foreign_suffix(tmp_path: Path) -> None:
+    with pytest.raises(AcclimateError, match="no weights file"):
+        load_weights(tmp_path / "none.pth")
+    with pytest.raises(AcclimateError, match="got the folder"):
+        load_weights(tmp_path)
+    (tmp_path / "empty.pth").touch()
+    with pytest.raises(AcclimateError, match="is empty"):
+        load_weights(tmp_path / "empty.pth")
+    (tmp_path / "net.onnx").write_bytes(b"x")
+    with pytest.raises(AcclimateError, match="expected weights in a file ending in"):
+        load_weights(tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("part", [0.02, 0.5, 0.95])
+@pytest.mark.parametrize("unsafe_pickle", [False, True])
+def test_a_truncated_torch_file_is_said_to_be_so(
+    tmp_path: Path, legacy: bool, part: float, unsafe_pickle: bool
+) -> None:
+    path = tmp_path / "net.pth"
+    torch.save(make_net().state_dict(), path, _use_new_zipfile_serialization=not legacy)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * part)])
+    with pytest.raises(AcclimateError, match="damaged or cut short"):
+        load_weights(path, unsafe_pickle=unsafe_pickle)
+
+
+def test_a_truncated_safetensors_file_is_said_to_be_so(tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    save_file(make_net().state_dict(), path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(AcclimateError, match="damaged or cut short"):
+        load_weights(path)
+
+
+def test_a_web_page_in_place_of_weights(tmp_path: Path) -> None:
+    path = tmp_path / "net.pth"
+    path.write_text("<!DOCTYPE html>")
+    with pytest.raises(AcclimateError, match=r"not written by torch\.save"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize("content", [{}, {"epoch": 3}, [1, 2], {"state_dict": {}}])
+def test_files_without_tensors(tmp_path: Path, content: Any) -> None:
+    torch.save(content, tmp_path / "net.pt")
+    with pytest.raises(AcclimateError, match=r"expected tensors by name|holds no tensors"):
+        load_weights(tmp_path / "net.pt")
+
+
+def test_objects_are_read_only_when_trusted(tmp_path: Path) -> None:
+    path = tmp_path / "net.pth"
+    state = make_net().state_dict()
+    torch.save({"state_dict": state, "args": argparse.Namespace(lr=1)}, path)
+    with pytest.raises(AcclimateError, match=r"--unsafe-pickle \(it asks for argparse"):
+        load_weights(path)
+    assert load_weights(path, unsafe_pickle=True).keys() == state.keys()
+
+
+def test_a_whole_module_is_read_when_trusted(tmp_path: Path) -> None:
+    torch.save(make_net(), tmp_path / "net.pth")
+    tensors = load_weights(tmp_path / "net.pth", unsafe_pickle=True)
+    assert tensors.keys() == make_net().state_dict().keys()
+
+
+class _Trap:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("trap-was-sprung"),))
+
+
+def test_nothing_hidden_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.pth").write_bytes(pickle.dumps(_Trap(), protocol=2))
+    with pytest.raises(AcclimateError):
+        load_weights("net.pth")
+    assert not (tmp_path / "trap-was-sprung").exists()
