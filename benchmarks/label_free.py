@@ -87,7 +87,7 @@ def cases(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     ):
         yield {
             "model": args.model, "split": args.shifts, "shift": shift, "severity": severity,
-            "preset": preset, "target": kind, "recipe": recipe, "optimizer": optimizer, "lr": lr,
+            "preset": preset, "limit": args.limit, "target": kind, "recipe": recipe, "optimizer": optimizer, "lr": lr,
         }  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from acclimate._version import __version__
-from acclimate.data import ClassList, ImageSource, Preprocessing, open_images
+from acclimate.copying import choose_device, copy_model
+from acclimate.data import ImageSource, Preprocessing, open_images
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.guard import Guard, make_guard, warn_of_temperatures
 from acclimate.learner import Learner
@@ -26,7 +26,7 @@ from acclimate.run import AdaptationRun
 from acclimate.run_folder import RunFolder, fingerprint
 from acclimate.words import Keep
 
-__all__ = ["adapt", "choose_device", "copy_model"]
+__all__ = ["adapt"]
 
 
 def adapt(
@@ -85,9 +85,9 @@ def adapt(
     if keep not in get_args(Keep):
         raise unknown_name("choice for keep", str(keep), get_args(Keep))
     guard = make_guard(guard)
+    chosen = get_recipe(recipe)
+    chosen.with_options(options or {}).check(module)  # before an hour is spent on reading images
     name = loaded.name if loaded else type(module).__name__
-    chosen, notes = tuned_recipe(get_recipe(recipe), model_name=name)
-    chosen = chosen.with_options(options or {})
     images = open_images(
         data,
         preprocessing=preprocessing
@@ -96,6 +96,8 @@ def adapt(
         classes=loaded.classes if loaded else None,
         progress=progress,
     )
+    chosen, notes = tuned_recipe(chosen, model_name=name, images=len(images))
+    chosen = chosen.with_options(options or {})
     size = _batch_size(chosen, module, images, batch_size)
     if guard.action != "off":
         warn_of_temperatures(chosen)
@@ -133,28 +135,6 @@ def adapt(
     return result
 
 
-def choose_device(device: str | torch.device | None) -> torch.device:
-    """The device asked for, or CUDA when there is one, else the CPU."""
-    try:
-        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.zeros(1, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        raise AcclimateError(
-            f"cannot use the device {device!r}: {str(error).splitlines()[0]}"
-        ) from error
-    return chosen
-
-
-def copy_model(model: nn.Module) -> nn.Module:
-    """A copy to learn in, so that the user's own model stays as it is."""
-    try:
-        return copy.deepcopy(model)
-    except Exception as error:
-        raise AcclimateError(
-            f"{type(model).__name__} cannot be copied ({error}); pass inplace=True to adapt it itself"
-        ) from error
-
-
 def _batch_size(recipe: Recipe, model: nn.Module, images: ImageSource, asked: int | None) -> int:
     if asked is not None and asked < 1:
         raise AcclimateError(f"expected batch_size >= 1, got {asked}")
@@ -174,7 +154,7 @@ def _notes(learner: Learner) -> list[str]:
     if not recipe.learns or size == recipe.batch_size:
         return []
     return [
-        f"learning rate {recipe.optimizer.lr:g} holds for batches of {recipe.batch_size}; "
+        f"learning rate {learner.lr * recipe.batch_size / size:g} holds for batches of {recipe.batch_size}; "
         f"scaled linearly to {learner.lr:g} for batches of {size}"
     ]
 

@@ -26,18 +26,19 @@ __all__ = ["Guard", "Watch", "drift", "make_guard", "warn_of_temperatures"]
 class Guard:
     """When adaptation is going wrong, and what then.
 
-    Every ``check_every`` steps the guard looks for: values that are not finite; predictions that use
-    fewer than ``min_diversity`` times the classes they used at the start; learning parameters that
-    moved by more than ``max_drift`` of their norm; and more than ``max_flips`` of the source model's
-    answers overturned. ``action`` is what it does then: "rollback" (to the state before the last
-    good check, and stop learning), "stop", "warn", "observe" (record only) or "off".
+    Every ``check_every`` steps the guard looks for: values that are not finite; predictions that
+    use fewer than ``min_diversity`` times the classes they used at the start; learning parameters
+    that moved by more than ``max_drift`` of their norm (on hold-out shifts, runs beyond 0.15 were
+    on their way to collapse); and more than ``max_flips`` of the source model's answers overturned.
+    ``action`` is what it does then: "rollback" (to the state before the last good check, and stop
+    learning), "stop", "warn", "observe" (record only) or "off".
     """
 
     action: Action = "rollback"
     check_every: int = 10
     min_diversity: float = 0.5
-    max_drift: float = 1.0
-    max_flips: float = 0.95
+    max_drift: float = 0.15
+    max_flips: float = 0.98
 
     def __post_init__(self) -> None:
         if self.action not in get_args(Action):
@@ -144,8 +145,8 @@ class Watch:
         if not bool(self.finite) or moved != moved or moved == float("inf"):
             return "loss, logits or parameters are not finite"
         diversity = float(effective_classes(self.probability / self.images))
-        # The first window is before much was learnt: what is normal for these images.
-        self.reference = max(self.reference, diversity) if not self.older else self.reference
+        if self.reference == 0:  # a stream: its first window shows what is normal for the images
+            self.reference = diversity
         needed = guard.min_diversity * self.reference
         if self.source_probability.ndim:
             # A stream may run through one class for a while; then the source model sees that too.

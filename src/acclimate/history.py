@@ -21,8 +21,12 @@ class Event:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch. ``before_update`` are the online predictions, each made before learning from it;
-    ``after_epoch`` come from a pass over all images with the parameters the epoch ended with."""
+    """One epoch, before updates and after the epoch.
+
+    ``before_update`` are the online predictions, each made before learning from its image;
+    ``after_epoch`` come from a pass over all images with the parameters the epoch ended with.
+    ``drift`` is how far the parameters moved from the source, relative to their norm.
+    """
 
     epoch: int
     before_update: Scores
@@ -32,20 +36,24 @@ class EpochRecord:
 
 @dataclass
 class History:
-    """Everything recorded. ``source`` is the unadapted model, ``final`` the model handed back,
-    ``start`` the recipe's statistics before anything is learnt (recorded with ``keep="best"``).
+    """Everything recorded.
+
+    ``source`` is the unadapted model, ``start`` the recipe's statistics before anything is learnt,
+    ``final`` the model handed back.
 
     ``statistics_gap`` is the share of images on which the model handed back (stored statistics,
     image by image) answers differently from the same parameters with the recipe's batch statistics.
+    ``statistics_shift`` is how far the images' statistics are from the source's, layer by layer, in
+    units of the source's standard deviation.
     """
 
     source: Scores | None = None
     start: Scores | None = None
     epochs: list[EpochRecord] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
     final: Scores | None = None
     statistics_gap: float | None = None
+    statistics_shift: list[float] = field(default_factory=list)
     kept_epoch: int | None = None
 
     def to_dict(self) -> dict[str, Any]:

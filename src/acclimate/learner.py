@@ -20,6 +20,9 @@ from acclimate.step import Step
 
 __all__ = ["Learner", "StepResult"]
 
+DEFAULT_LR = 1e-3
+"""The paper's rate for a ResNet-50, where neither recipe nor preset names one."""
+
 
 @dataclass(frozen=True)
 class StepResult:
@@ -44,7 +47,8 @@ class Learner:
         self.model = model.eval()
         self.recipe = recipe
         self.batch_size = batch_size or recipe.batch_size
-        self.lr = recipe.optimizer.lr * self.batch_size / recipe.batch_size
+        at_own_size = DEFAULT_LR if recipe.optimizer.lr is None else recipe.optimizer.lr
+        self.lr = at_own_size * self.batch_size / recipe.batch_size
         self.generator = torch.Generator().manual_seed(seed)
         self.steps = 0
         self.forwards = 0
@@ -75,7 +79,8 @@ class Learner:
         for name in names:
             if not parameters[name].is_floating_point():
                 raise AcclimateError(f"the parameter {name} is not floating point and cannot learn")
-            self.learning[name] = parameters[name].requires_grad_(True)
+            parameters[name].requires_grad_(True)
+            self.learning[name] = parameters[name]
 
     def _keep_features(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self._features = inputs[0].flatten(1)

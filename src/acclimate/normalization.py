@@ -138,6 +138,23 @@ class StatisticsControl:
         """Start gathering the statistics of everything that passes the layers."""
         return StatisticsPool(self.layers)
 
+    def distances(self, pool: StatisticsPool) -> list[float]:
+        """How far gathered statistics are from the model's own, layer by layer.
+
+        Root mean square over channels of the difference in mean and in standard deviation, both in
+        units of the model's standard deviation.
+        """
+        found = []
+        for name, (mean, var) in pool.statistics().items():
+            layer = self.layers[name]
+            assert layer.running_mean is not None
+            assert layer.running_var is not None
+            unit = (layer.running_var.double() + layer.eps).sqrt()
+            location = (mean - layer.running_mean.double()) / unit
+            scale = (var + layer.eps).sqrt() / unit - 1
+            found.append(float((location**2 + scale**2).mean().sqrt()))
+        return found
+
     def write(self, pool: StatisticsPool, *, weight: float) -> None:
         """Write weight · gathered + (1 - weight) · source into the model's buffers."""
         for name, (mean, var) in pool.statistics().items():

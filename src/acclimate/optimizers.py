@@ -20,9 +20,13 @@ __all__ = ["SGD", "Adam", "Optimizer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer(Part, ABC):
-    """How the parameters move. ``lr`` holds at the recipe's own batch size and is scaled from there."""
+    """How the parameters move.
 
-    lr: float = 1e-3
+    ``lr`` holds at the recipe's own batch size and is scaled linearly from there; None leaves it to
+    the presets (see :mod:`acclimate.presets`), or 1e-3 where those are not asked.
+    """
+
+    lr: float | None = None
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:

@@ -113,7 +113,7 @@ def check_range(
     """Refuse an option outside its range, with the range in the message."""
     assert name in {field.name for field in fields(part)}
     value = getattr(part, name)
-    inside = (low < value if open_low else low <= value) and value <= high
+    inside = value is None or ((low < value if open_low else low <= value) and value <= high)
     if not inside:
         sign = ">" if open_low else ">="
         upper = "" if high == float("inf") else f" and <= {high:g}"

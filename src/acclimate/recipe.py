@@ -125,7 +125,7 @@ class Recipe:
         return cls(**values)
 
 
-def _part_named(slot: str, value: Any) -> Part | None:
+def _part_named(slot: str, value: Any) -> Any:
     if isinstance(value, Part):
         return value
     if slot == "objective" and value in (None, "none"):

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from acclimate.errors import AcclimateError
+from acclimate.methods.dino import DINO
 from acclimate.normalization import Mixture, Source
 from acclimate.objectives import CrossEntropy, GeneralizedCrossEntropy
 from acclimate.recipe import Recipe
@@ -131,3 +132,4 @@ _built_in(
         epochs=5,
     )
 )
+_built_in(DINO)

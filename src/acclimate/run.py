@@ -16,7 +16,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard import Guard, Watch, drift
 from acclimate.history import EpochRecord, Event, History
 from acclimate.learner import Learner
-from acclimate.metrics import Tally
+from acclimate.metrics import Scores, Tally
 from acclimate.normalization import StatisticsPool
 from acclimate.state import pack, unpack
 from acclimate.verdict import Verdict, judge, label_free_score
@@ -102,7 +102,7 @@ class AdaptationRun:
         if self.history.source is None and (self.guard.action != "off" or self._labelled):
             self._source_pass()
         if self.learner.recipe.learns:
-            if self.learner.steps == 0 and not self.watch.older:
+            if not self.watch.older:
                 self._before_learning()
             while self.progress.epoch < self.learner.recipe.epochs and not self.progress.stopped:
                 self._epoch()
@@ -121,10 +121,18 @@ class AdaptationRun:
         self.checkpoint(self)
 
     def _before_learning(self) -> None:
-        source = self.history.source
-        self.watch.start(self.learner, reference=source.diversity if source else 0.0)
-        if self.keep == "best":
-            self.history.start = self._consider(epoch=0)
+        reference = 0.0
+        if self.guard.action != "off" or self.keep == "best":
+            self._record_start(self._consider(epoch=0))
+            assert self.history.start is not None
+            source = self.history.source or self.history.start
+            reference = max(self.history.start.diversity, source.diversity)
+        self.watch.start(self.learner, reference=reference)
+
+    def _record_start(self, scores: Scores) -> None:
+        self.history.start = scores
+        if self._pool is not None:
+            self.history.statistics_shift = self.learner.statistics.distances(self._pool)
 
     def _epoch(self) -> None:
         learner, progress = self.learner, self.progress
@@ -171,8 +179,6 @@ class AdaptationRun:
     def _end_epoch(self) -> None:
         progress = self.progress
         before = self.tally.scores()
-        if before.loss is not None:
-            self.history.losses.append(before.loss)
         progress.epoch, progress.batch = progress.epoch + 1, 0
         after = self._consider(epoch=progress.epoch)
         self.history.epochs.append(
@@ -185,11 +191,12 @@ class AdaptationRun:
         )
         self.checkpoint(self)
 
-    def _consider(self, *, epoch: int) -> Any:
+    def _consider(self, *, epoch: int) -> Scores:
         """Score the present state without labels; remember it if it is the best so far."""
         scores = self._batch_statistics_pass(f"after epoch {epoch}")
         score = label_free_score(scores)
-        if self.keep == "best" and score > self.progress.best_score:
+        sane = drift(self.learner) <= self.guard.max_drift
+        if self.keep == "best" and sane and score > self.progress.best_score:
             self.progress.best_score, self.progress.best_epoch = score, epoch
             state = self.learner.state_tensors(optimizer=False)
             self.progress.best = {k: v.clone() for k, v in state.items()}
@@ -201,7 +208,7 @@ class AdaptationRun:
             self.learner.load_state_tensors(self.progress.best)
             self._pool = None
 
-    def _batch_statistics_pass(self, title: str) -> Any:
+    def _batch_statistics_pass(self, title: str) -> Scores:
         """All images with the recipe's statistics; gathers what the exported model will need."""
         control, normalization = self.learner.statistics, self.learner.recipe.normalization
         tally = Tally()
@@ -223,7 +230,9 @@ class AdaptationRun:
         adapts_statistics = bool(weight and learner.statistics.layers)
         if adapts_statistics or learner.recipe.learns:
             if self._batch_classes is None or (adapts_statistics and self._pool is None):
-                self._batch_statistics_pass("statistics")
+                scores = self._batch_statistics_pass("statistics")
+                if not learner.recipe.learns:
+                    self._record_start(scores)
         statistics = learner.statistics
         source_buffers = statistics.buffers()
         if adapts_statistics and self._pool is not None:
@@ -240,7 +249,7 @@ class AdaptationRun:
         if self._batch_classes is not None:
             gap = (predictions.classes != self._batch_classes).double().mean()
             self.history.statistics_gap = float(gap)
-        verdict = judge(self.history)
+        verdict = judge(self.history, went_wrong=self._unmended())
         if verdict.word == "harmful" and self.guard.acts:
             learner.restore_source()
             statistics.load_buffers(source_buffers)
@@ -249,6 +258,13 @@ class AdaptationRun:
             verdict = Verdict("refused", f"{verdict.reason}; the source model is handed back")
         assert not model.training
         return predictions, verdict
+
+    def _unmended(self) -> str | None:
+        """Trouble that is still in the state handed back, in words."""
+        events = self.history.events
+        if not events or self.guard.action == "rollback" or self.history.kept_epoch is not None:
+            return None
+        return f"step {events[-1].step}: {events[-1].trouble}"
 
     # Passes over the images.
 

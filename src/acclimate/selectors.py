@@ -138,6 +138,6 @@ class Adapters(Selector):
 
     def names(self, model: nn.Module) -> list[str]:
         """The bottlenecks and, as Houlsby et al. do, the layer norms."""
-        return [n for n in NormAffine().names(model)] + [
+        return NormAffine().names(model) + [
             name for name, _ in model.named_parameters() if ".acclimate_adapter." in f".{name}"
         ]

@@ -1,20 +1,42 @@
-"""The guard's one line at the end: did adaptation look helpful, and why."""
+"""The guard's one line at the end: did adaptation look helpful, and why.
+
+Without labels, a model that became surer proves nothing: self-learning makes every model surer. What
+tells a new look of the images from a new mix of classes is *where* their statistics differ from the
+source's: a camera, a blur or a fog shows in all layers and most in the first; a set that holds only
+a few of the classes shows in the last, where classes live, and there new batch statistics do harm.
+``benchmarks/label_free.py`` measures this; thresholds were set on the hold-out shifts only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from acclimate.history import History
 from acclimate.metrics import Scores
 from acclimate.metrics.label_free import information_maximization
 from acclimate.words import VerdictWord
 
-__all__ = ["Verdict", "judge", "label_free_score"]
+__all__ = ["Verdict", "earned_confidence", "judge", "label_free_score", "late_shift"]
+
+FEW_FLIPS = 0.01
+"""Below this share of changed answers adaptation made no difference."""
+
+NEARLY_ALL = 0.9
+"""Above this share of changed answers the source model had nothing to say about these images."""
+
+NO_SURER = 0.02
+"""Confidence gained per overturned answer that is no more than noise."""
+
+LATE_SHIFT, SPREAD = 1.3, 1.5
+"""Statistics that differ this many times more in the last layer than in the middle one, while the
+classes in use grew by this factor, speak of other classes rather than of another look."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``helpful``, ``neutral``, ``harmful`` or ``refused`` (harmful, and not handed back), and why."""
+    """``helpful``, ``neutral``, ``harmful`` or ``refused`` (not handed back), and why."""
 
     word: VerdictWord
     reason: str
@@ -24,17 +46,70 @@ class Verdict:
 
 
 def label_free_score(scores: Scores) -> float:
-    """How good predictions look without labels; larger is better."""
+    """How good predictions look without labels, to choose among states; larger is better."""
     return information_maximization(diversity=scores.diversity, entropy=scores.entropy)
 
 
-def judge(history: History) -> Verdict:
-    """Compare the model handed back with the source model, without labels."""
-    source, final = history.source, history.final
-    if source is None or final is None:
+def earned_confidence(source: Scores, other: Scores) -> float:
+    """Rise in mean confidence per answer overturned."""
+    flips = 1 - (other.agreement if other.agreement is not None else 1.0)
+    return (other.confidence - source.confidence) / flips if flips else 0.0
+
+
+def judge(history: History, *, went_wrong: str | None = None) -> Verdict:
+    """Compare the model handed back with the source model, without labels.
+
+    ``went_wrong`` is trouble the guard saw and did not undo.
+    """
+    source, start, final = history.source, history.start, history.final
+    if source is None or final is None or final.agreement is None:
         return Verdict("neutral", "the guard was off and compared nothing")
-    if final.agreement == 1.0:
-        return Verdict("neutral", "no prediction changed")
-    gain = label_free_score(final) - label_free_score(source)
-    word: VerdictWord = "helpful" if gain > 0 else "harmful"
-    return Verdict(word, f"score {gain:+.2f}")
+    flips = 1 - final.agreement
+    if went_wrong is not None:
+        return Verdict("harmful", went_wrong)
+    if flips < FEW_FLIPS:
+        return Verdict("neutral", f"only {flips:.1%} of the answers changed")
+    doubt = _doubt_of_statistics(history, source, start) if start is not None else None
+    if doubt is not None:
+        return doubt
+    if earned_confidence(source, final) < NO_SURER:
+        return Verdict(
+            "neutral", f"{flips:.0%} of the answers changed, but the model is no surer of the new ones"
+        )
+    return Verdict(
+        "helpful",
+        f"{flips:.0%} of the answers changed, confidence {source.confidence:.2f} -> "
+        f"{final.confidence:.2f}, classes in use {source.diversity:.1f} -> {final.diversity:.1f}",
+    )
+
+
+def late_shift(shift: Sequence[float]) -> float:
+    """How much more the statistics of the last layer differ than those of the median layer.
+
+    >>> late_shift([0.05, 0.1, 0.3])
+    3.0
+    """
+    return shift[-1] / max(median(shift), 1e-12) if shift else 0.0
+
+
+def _doubt_of_statistics(history: History, source: Scores, start: Scores) -> Verdict | None:
+    """What speaks against the new statistics, before anything was learnt."""
+    flips = 1 - (start.agreement if start.agreement is not None else 1.0)
+    overturned = f"new statistics overturn {flips:.0%} of the answers"
+    if flips < FEW_FLIPS:
+        return None
+    if flips > NEARLY_ALL:
+        return Verdict(
+            "neutral",
+            f"{overturned}; the source model used {source.diversity:.1f} classes and is likely "
+            "near chance here, so check some answers by hand",
+        )
+    spread = start.diversity > SPREAD * source.diversity
+    if spread and late_shift(history.statistics_shift) > LATE_SHIFT:
+        return Verdict(
+            "harmful",
+            f"{overturned}, and the images differ from the source's most in the last layer: they "
+            f"seem to hold a few of the classes ({source.diversity:.1f} in use before, "
+            f"{start.diversity:.1f} after) rather than a new look; try normalization=source",
+        )
+    return None

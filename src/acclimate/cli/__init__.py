@@ -1,1 +1,31 @@
-"""."""
+"""The command line. Heavy imports happen inside commands, so that ``--help`` is instant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from acclimate.cli.parser import build_parser
+
+__all__ = ["main"]
+
+OK, USER_ERROR, INTERRUPTED = 0, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status is 0, 2 for a user's mistake, 3 when the guard refused."""
+    args = build_parser().parse_args(argv)
+
+    from acclimate.cli.messages import show_warnings_plainly
+    from acclimate.errors import AcclimateError
+
+    try:
+        with show_warnings_plainly():
+            status: int = args.command(args)
+            return status
+    except AcclimateError as error:
+        print(f"acclimate: {error}", file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        print("acclimate: interrupted; with --out, the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED

@@ -1,1 +1,1 @@
-"""."""
+"""Published methods that need more than a combination of the common parts."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -43,7 +45,7 @@ class WideResNet(nn.Module):
         widths = [16, 16 * width, 32 * width, 64 * width]
         self.conv1 = nn.Conv2d(3, widths[0], 3, padding=1, bias=False)
         blocks = []
-        for stage, (inputs, outputs) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+        for stage, (inputs, outputs) in enumerate(pairwise(widths)):
             for number in range((depth - 4) // 6):
                 stride = 2 if stage and number == 0 else 1
                 blocks.append(_Block(inputs if number == 0 else outputs, outputs, stride))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scipy import ndimage  # type: ignore[import-untyped]
+from scipy import ndimage
 
 from acclimate.data.corruptions._pixels import Pixels, quantize
 from acclimate.data.corruptions._registry import corruption

@@ -1,0 +1,7 @@
+"""``python -m acclimate``."""
+
+import sys
+
+from acclimate.cli import main
+
+sys.exit(main())

@@ -1,0 +1,32 @@
+"""``acclimate list recipes|models``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from acclimate.cli.tables import table
+from acclimate.errors import AcclimateError
+
+__all__ = ["run"]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what there is, one a line."""
+    if args.what == "recipes":
+        from acclimate.recipes import list_recipes
+
+        rows = [[recipe.name, recipe.summary] for recipe in list_recipes(args.pattern)]
+    else:
+        from acclimate.models import list_models
+
+        rows = [[name] for name in list_models(args.pattern)]
+    if not rows:
+        raise AcclimateError(f"no {args.what} match {args.pattern!r}; try acclimate list {args.what}")
+    if args.json:
+        print(json.dumps([row[0] for row in rows]))
+        return 0
+    print(table(rows))
+    if args.what == "models" and args.pattern == "*":
+        print("\nMore by prefix: 'timm:*', 'torchvision:*'; hf:NAME and py:package.module:function load too.")
+    return 0

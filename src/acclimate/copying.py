@@ -1,0 +1,34 @@
+"""Copies of models and the choice of a device, for both ways to adapt."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from acclimate.errors import AcclimateError
+
+__all__ = ["choose_device", "copy_model"]
+
+
+def choose_device(device: str | torch.device | None) -> torch.device:
+    """The device asked for, or CUDA when there is one, else the CPU."""
+    try:
+        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.zeros(1, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        raise AcclimateError(
+            f"cannot use the device {device!r}: {str(error).splitlines()[0]}"
+        ) from error
+    return chosen
+
+
+def copy_model(model: nn.Module) -> nn.Module:
+    """A copy to learn in, so that the user's own model stays as it is."""
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise AcclimateError(
+            f"{type(model).__name__} cannot be copied ({error}); pass inplace=True to adapt it itself"
+        ) from error

@@ -1,0 +1,41 @@
+"""Random resized crops of a batch, on its own device."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = ["random_crops"]
+
+
+def random_crops(
+    images: Tensor,
+    scale: tuple[float, float],
+    *,
+    generator: torch.Generator,
+    size: int | None = None,
+) -> Tensor:
+    """One crop per image: an area of ``scale``, an aspect of 3:4 to 4:3, flipped half the time.
+
+    >>> crops = random_crops(torch.rand(2, 3, 16, 16), (0.2, 0.5), generator=torch.Generator(), size=8)
+    >>> crops.shape
+    torch.Size([2, 3, 8, 8])
+    """
+    n, channels, height, width = images.shape
+
+    def draw(low: float, high: float) -> Tensor:
+        # Drawn on the CPU, so that a seed means the same crops on every device.
+        return low + (high - low) * torch.rand(n, generator=generator)
+
+    area, aspect = draw(*scale), draw(math.log(3 / 4), math.log(4 / 3)).exp()
+    wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
+    x, y = draw(-1, 1) * (1 - wide), draw(-1, 1) * (1 - high)
+    flip = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0)
+    zero = torch.zeros(n)
+    rows = torch.stack([wide * flip, zero, x, zero, high, y], dim=1).view(n, 2, 3)
+    shape = [n, channels, size or height, size or width]
+    grid = F.affine_grid(rows.to(images), shape, align_corners=False)
+    return F.grid_sample(images, grid, align_corners=False, padding_mode="reflection")

@@ -1,0 +1,192 @@
+"""DINO as test-time adaptation (Caron et al. 2021; the paper's ``tbl:table-5``).
+
+A student and its moving average look at different crops of an image; the student's projection of one
+crop must match the teacher's sharpened, centred projection of another. The classifier takes no part
+in the loss, so its weights stay as they are and turn the adapted features into predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from acclimate.checkpoint import read_tensors
+from acclimate.errors import AcclimateError
+from acclimate.methods.crops import random_crops
+from acclimate.objectives import Objective
+from acclimate.optimizers import Adam
+from acclimate.outputs import find_classifier
+from acclimate.parts import PARTS, check_range
+from acclimate.recipe import Recipe
+from acclimate.selectors import All
+from acclimate.teachers import MovingAverage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from acclimate.learner import Learner
+    from acclimate.step import Step
+
+__all__ = ["DINO", "Dino", "DinoHead"]
+
+GLOBAL_CROPS = 2
+
+
+class DinoHead(nn.Module):
+    """Three layers to a bottleneck, then cosine similarities with ``out`` prototypes."""
+
+    def __init__(self, features: int, *, hidden: int, bottleneck: int, out: int) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(
+            nn.Linear(features, hidden),
+            nn.GELU(),
+            nn.Linear(hidden, hidden),
+            nn.GELU(),
+            nn.Linear(hidden, bottleneck),
+        )
+        self.prototypes = nn.Parameter(torch.empty(out, bottleneck))
+
+    def reset(self, generator: torch.Generator) -> DinoHead:
+        """Draw the starting weights from a generator of the run's own."""
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if name.endswith("bias"):
+                    parameter.zero_()
+                else:
+                    parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.02)
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Projections, each in [-1, 1]."""
+        return F.linear(F.normalize(self.mlp(x), dim=1), F.normalize(self.prototypes, dim=1))
+
+
+@dataclass
+class DinoState:
+    """The student's head, the centre of the teacher's projections, and the draws for crops."""
+
+    head: DinoHead
+    centre: Tensor
+    generator: torch.Generator
+
+
+@PARTS["objective"].register("dino")
+@dataclass(frozen=True, kw_only=True)
+class Dino(Objective):
+    """Self-distillation between crops. ``head`` names a safetensors file of a pretrained head.
+
+    Local crops are resized to ``local_size`` pixels, or to the image's own size (None), which every
+    model accepts; a transformer built for changing sizes saves time with 96.
+    """
+
+    needs = frozenset({"features"})
+
+    student_temperature: float = 0.1
+    teacher_temperature: float = 0.04
+    centre_momentum: float = 0.9
+    local_crops: int = 6
+    local_size: int | None = None
+    hidden: int = 2048
+    bottleneck: int = 256
+    prototypes: int = 4096
+    head: str | None = None
+
+    def __post_init__(self) -> None:
+        check_range(self, "student_temperature", low=0, open_low=True)
+        check_range(self, "teacher_temperature", low=0, open_low=True)
+        check_range(self, "centre_momentum", low=0, high=1)
+        check_range(self, "local_crops", low=0)
+
+    def prepare(self, learner: Learner) -> DinoState:
+        """Build the head on the classifier's input features."""
+        classifier = find_classifier(learner.model)[1]
+        width = getattr(classifier, "in_features", None) or classifier.weight.shape[1]
+        assert isinstance(width, int)
+        head = DinoHead(
+            width, hidden=self.hidden, bottleneck=self.bottleneck, out=self.prototypes
+        ).reset(learner.generator)
+        if self.head is not None:
+            _fill(head, self.head)
+        like = next(learner.model.parameters())
+        return DinoState(
+            head=head.to(like.device),
+            centre=torch.zeros(self.prototypes, device=like.device),
+            generator=learner.generator,
+        )
+
+    def parameters(self, state: DinoState) -> Mapping[str, nn.Parameter]:
+        """The head learns too."""
+        return dict(state.head.named_parameters())
+
+    def project(
+        self, state: DinoState, features: Tensor, weights: Mapping[str, Tensor] | None
+    ) -> Tensor:
+        """The head's projections: the student's, or with the teacher's weights."""
+        if weights is None:
+            return state.head(features)
+        return functional_call(state.head, dict(weights), (features,))
+
+    def views(self, state: DinoState, images: Tensor) -> Sequence[Tensor]:
+        """Two large crops and some small ones."""
+        crops = [
+            random_crops(images, (0.4, 1.0), generator=state.generator)
+            for _ in range(GLOBAL_CROPS)
+        ]
+        for _ in range(self.local_crops):
+            size = self.local_size
+            crops.append(random_crops(images, (0.05, 0.4), size=size, generator=state.generator))
+        return crops
+
+    def loss(self, state: DinoState, step: Step) -> Tensor:
+        """Cross-entropy between every teacher crop and every other student crop, per image."""
+        terms = []
+        for t, teacher_view in enumerate(step.views[:GLOBAL_CROPS]):
+            target = _projections(step.teacher_of(teacher_view).projections).detach()
+            target = F.softmax((target - state.centre) / self.teacher_temperature, dim=1)
+            for s, view in enumerate(step.views):
+                if s != t:
+                    student = _projections(step.student_of(view).projections)
+                    log_p = F.log_softmax(student / self.student_temperature, dim=1)
+                    terms.append(-(target * log_p).sum(dim=1))
+        return torch.stack(terms).mean(dim=0)
+
+    def after_step(self, state: DinoState, step: Step) -> None:
+        """Move the centre towards the teacher's mean projection."""
+        seen = [_projections(step.teacher_of(v).projections) for v in step.views[:GLOBAL_CROPS]]
+        mean = torch.cat(seen).detach().mean(dim=0)
+        state.centre = state.centre.lerp(mean, 1 - self.centre_momentum)
+
+
+def _projections(values: Tensor | None) -> Tensor:
+    assert values is not None
+    return values
+
+
+def _fill(head: DinoHead, path: str | Path) -> None:
+    from pathlib import Path
+
+    tensors, _ = read_tensors(Path(path))
+    try:
+        head.load_state_dict(tensors)
+    except RuntimeError as error:
+        detail = str(error).splitlines()[-1].strip()
+        raise AcclimateError(f"{path} does not hold weights for this DINO head: {detail}") from error
+
+
+DINO = Recipe(
+    name="dino",
+    summary="DINO self-distillation between crops, for vision transformers (Caron et al. 2021)",
+    objective=Dino(),
+    selector=All(),
+    teacher=MovingAverage(momentum=0.996),
+    # Not stated in the paper: AdamW as in DINO's own training, at a fine-tuning rate.
+    optimizer=Adam(lr=1e-5),
+    batch_size=64,
+    epochs=1,
+)

@@ -1,0 +1,164 @@
+"""Stream: a module that predicts while it learns from every batch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.copying import copy_model
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.guard import Guard, Watch, make_guard, warn_of_temperatures
+from acclimate.history import Event
+from acclimate.learner import Learner
+from acclimate.models import LoadedModel
+from acclimate.recipe import Recipe
+from acclimate.recipes import get_recipe
+from acclimate.state import pack, unpack
+
+__all__ = ["Stream"]
+
+PATIENCE = 3
+"""After this many rollbacks in a row the stream stops learning and only predicts."""
+
+
+class Stream(nn.Module):
+    """A classifier that adapts to the batches it is asked about.
+
+    ``stream(images)`` returns logits, by default those computed *before* learning from the batch
+    (``answer="before"``); ``answer="after"`` costs a second forward pass. ``episodic`` forgets
+    everything before each batch, and answers after the update. Batches may have any size; a single
+    image is normalised with a mixture of its own and the source's statistics (1 : 16).
+
+    The guard looks at the source model's answers on every ``check_every``-th batch, which costs one
+    gradient-free forward pass there: 1/``check_every`` forward passes per batch on average.
+
+    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    >>> stream = Stream(net, "ent")
+    >>> stream(torch.rand(8, 3, 2, 2)).shape
+    torch.Size([8, 3])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | LoadedModel,
+        recipe: str | Recipe = "ent",
+        *,
+        options: Mapping[str, Any] | None = None,
+        batch_size: int | None = None,
+        episodic: bool = False,
+        answer: Literal["before", "after"] | None = None,
+        guard: str | Guard = "rollback",
+        inplace: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        module = model.model if isinstance(model, LoadedModel) else model
+        chosen = get_recipe(recipe, options)
+        self.guard = make_guard(guard)
+        if self.guard.action != "off":
+            warn_of_temperatures(chosen)
+        if answer not in (None, "before", "after"):
+            raise AcclimateError(f"expected answer 'before' or 'after', got {answer!r}")
+        self.episodic = episodic
+        self.answer = answer or ("after" if episodic else "before")
+        self.model = module if inplace else copy_model(module)
+        self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed)
+        self.learner.start_epoch()
+        self.events: list[Event] = []
+        self.learns = chosen.learns
+        self._fresh = _copied(self.learner.state_tensors())
+        self._watch = Watch()
+        self._watch.start(self.learner)
+        self._rollbacks = 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits for a batch; learns from it unless paused."""
+        if self.episodic:
+            self._restart()
+        if not self.learns:
+            with torch.no_grad():
+                return self.learner.forward(images, learning=not self.learner.recipe.learns).logits
+        with torch.enable_grad():
+            result = self.learner.step(images)
+        self._guard(images, result.logits, result.loss)
+        if self.answer == "before":
+            return result.logits
+        with torch.no_grad():
+            return self.learner.forward(images, learning=False).logits
+
+    def _guard(self, images: Tensor, logits: Tensor, loss: Tensor | None) -> None:
+        if self.guard.action == "off" or self.episodic or not self.learner.recipe.learns:
+            return
+        full = self._watch.steps + 1 >= self.guard.check_every
+        source = self.learner.source_forward(images).logits if full else None
+        self._watch.see(logits, loss, source_logits=source)
+        if not full:
+            return
+        trouble = self._watch.check(self.guard, self.learner)
+        if trouble is None:
+            self._rollbacks = 0
+        else:
+            self._react(trouble)
+
+    def _react(self, trouble: str) -> None:
+        step, action = self.learner.steps, "recorded"
+        if self.guard.action == "rollback":
+            action = f"went back to step {self._watch.roll_back(self.learner)}"
+            self._rollbacks += 1
+        if self.guard.action == "stop" or self._rollbacks >= PATIENCE:
+            action += " and stopped learning"
+            self.pause()
+        self.events.append(Event(step=step, trouble=trouble, action=action))
+        if self.guard.action != "observe":
+            warnings.warn(f"step {step}: {trouble}; {action}", AcclimateWarning, stacklevel=3)
+
+    def pause(self) -> None:
+        """Predict only, with the recipe's statistics, until :meth:`resume`."""
+        self.learns = False
+
+    def resume(self) -> None:
+        """Learn again."""
+        self.learns = self.learner.recipe.learns
+        self._rollbacks = 0
+
+    def reset(self) -> None:
+        """Forget everything learnt: back to the source model."""
+        self._restart()
+        self._watch = Watch()
+        self._watch.start(self.learner)
+        self.events.clear()
+        self.resume()
+
+    def _restart(self) -> None:
+        self.learner.load_state_tensors(self._fresh)
+
+    def train(self, mode: bool = True) -> Stream:
+        """A stream sets the modes of its layers itself; ``train`` and ``eval`` leave them alone."""
+        self.training = mode
+        return self
+
+    def get_extra_state(self) -> dict[str, Tensor]:
+        """What ``state_dict`` holds beside the model: everything needed to go on."""
+        state = {f"learner/{k}": v for k, v in _copied(self.learner.state_tensors()).items()}
+        state |= {f"watch/{k}": v for k, v in pack(self._watch).items()}
+        state |= {f"source/{k}": v for k, v in self.learner.source.items()}
+        return state | {"learns": torch.tensor(self.learns)}
+
+    def set_extra_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from what ``state_dict`` held."""
+
+        def under(name: str) -> dict[str, Tensor]:
+            return {k[len(name) + 1 :]: v for k, v in state.items() if k.startswith(f"{name}/")}
+
+        self.learner.load_state_tensors(under("learner"))
+        self.learner.source = under("source")
+        unpack(self._watch, under("watch"))
+        self.learns = bool(state["learns"])
+
+
+def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
