@@ -52,8 +52,9 @@ def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
 def _batch_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and (biased) variance of every channel over the batch and all positions."""
     dims = [0, *range(2, x.ndim)]
-    variance, mean = torch.var_mean(x, dim=dims, correction=0)
-    return mean, variance
+    mean = x.mean(dim=dims)
+    # Two passes, but on a CPU less than half the time of torch.var_mean over these dimensions.
+    return mean, (x - _per_channel(mean, x)).square().mean(dim=dims)
 
 
 def _per_channel(values: Tensor, like: Tensor) -> Tensor:
@@ -166,7 +167,10 @@ class StatisticsControl:
 
 
 class StatisticsPool:
-    """Mean and variance of each layer's input over many batches, pooled as if they were one."""
+    """Mean and variance of each layer's input over many batches, pooled as if they were one.
+
+    Gathers until :meth:`close`.
+    """
 
     def __init__(self, layers: dict[str, _BatchNorm]) -> None:
         self._sums: dict[str, tuple[float, Tensor, Tensor]] = {}
@@ -185,10 +189,13 @@ class StatisticsPool:
 
         return gather
 
-    def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """Stop gathering; mean and variance by layer."""
+    def close(self) -> None:
+        """Stop gathering."""
         for handle in self._handles:
             handle.remove()
+
+    def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Mean and variance by layer."""
         return {
             name: (first / n, (second / n - (first / n) ** 2).clamp_min(0))
             for name, (n, first, second) in self._sums.items()

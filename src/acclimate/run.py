@@ -193,7 +193,10 @@ class AdaptationRun:
 
     def _consider(self, *, epoch: int) -> Scores:
         """Score the present state without labels; remember it if it is the best so far."""
-        scores = self._batch_statistics_pass(f"after epoch {epoch}")
+        # Statistics are gathered where they may be used: at the start for the verdict, and at the
+        # end for the model handed back.
+        edge = epoch in (0, self.learner.recipe.epochs)
+        scores = self._batch_statistics_pass(f"after epoch {epoch}", gather=edge)
         score = label_free_score(scores)
         sane = drift(self.learner) <= self.guard.max_drift
         if self.keep == "best" and sane and score > self.progress.best_score:
@@ -208,20 +211,22 @@ class AdaptationRun:
             self.learner.load_state_tensors(self.progress.best)
             self._pool = None
 
-    def _batch_statistics_pass(self, title: str) -> Scores:
+    def _batch_statistics_pass(self, title: str, *, gather: bool = True) -> Scores:
         """All images with the recipe's statistics; gathers what the exported model will need."""
-        control, normalization = self.learner.statistics, self.learner.recipe.normalization
         tally = Tally()
-        self._pool = (
-            control.pool() if normalization.export_weight(self.learner.batch_size) else None
-        )
+        weight = self.learner.recipe.normalization.export_weight(self.learner.batch_size)
+        self._pool = self.learner.statistics.pool() if gather and weight else None
 
         def forward(batch: Batch) -> Tensor:
             return self.learner.forward(batch.images, learning=False).logits
 
         # Shuffled: folders are sorted by class, and batches of one class have odd statistics.
         order = epoch_order(len(self.images), seed=self.seed, epoch=EVALUATION)
-        self._batch_classes = self._pass(title, tally, forward, order=order).classes
+        try:
+            self._batch_classes = self._pass(title, tally, forward, order=order).classes
+        finally:
+            if self._pool is not None:
+                self._pool.close()
         return tally.scores()
 
     def _hand_back(self) -> tuple[Predictions, Verdict]:
