@@ -1,7 +1,8 @@
 """Which learning rate is a sane default, and which label-free score tells good from bad?
 
     python benchmarks/label_free.py run RESULTS.jsonl --model digits --shifts dev
-    python benchmarks/label_free.py run RESULTS.jsonl --model cifar --weights W --data DIR --shifts dev
+    python benchmarks/label_free.py run RESULTS.jsonl --model cifar --shifts dev \
+        --weights W --data DIR --limit 2000
     python benchmarks/label_free.py report RESULTS.jsonl
 
 Every run adapts for five epochs with the guard observing and keeps, per epoch, the true error and
@@ -21,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from label_free_report import report
 
 import acclimate
 from acclimate.data import Preprocessing
 from acclimate.data.corruptions import corrupt
 from acclimate.models import LoadedModel, fill, load_weights
 from acclimate.models.wide_resnet import WideResNet
+from label_free_report import report
 
 SHIFTS = {
     "dev": ["speckle_noise", "gaussian_blur", "saturate"],
@@ -83,12 +84,20 @@ def cases(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     # Small pictures are barely touched by the small-picture constants of the milder severities.
     preset = "imagenet" if args.model == "digits" else "cifar"
     for shift, severity, kind, recipe, (optimizer, lr) in itertools.product(
-        SHIFTS[args.shifts], args.severities, args.targets, ["ent", "rpl"], RATES
+        args.names or SHIFTS[args.shifts], args.severities, args.targets, ["ent", "rpl"], RATES
     ):
         yield {
-            "model": args.model, "split": args.shifts, "shift": shift, "severity": severity,
-            "preset": preset, "limit": args.limit, "target": kind, "recipe": recipe, "optimizer": optimizer, "lr": lr,
-        }  # fmt: skip
+            "model": args.model,
+            "split": args.shifts,
+            "shift": shift,
+            "severity": severity,
+            "preset": preset,
+            "limit": args.limit,
+            "target": kind,
+            "recipe": recipe,
+            "optimizer": optimizer,
+            "lr": lr,
+        }
 
 
 def run(args: argparse.Namespace) -> None:
@@ -154,6 +163,7 @@ def main() -> None:
     runner.add_argument("results", type=Path)
     runner.add_argument("--model", choices=["digits", "cifar"], required=True)
     runner.add_argument("--shifts", choices=sorted(SHIFTS), required=True)
+    runner.add_argument("--names", nargs="+", help="only these of the shifts")
     runner.add_argument("--severities", type=int, nargs="+", default=[3, 5])
     runner.add_argument("--targets", nargs="+", default=TARGETS)
     runner.add_argument("--weights", type=Path)

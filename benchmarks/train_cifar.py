@@ -60,7 +60,8 @@ def main() -> None:
     images, labels = load(sorted(args.data.glob("cifar10-train*.npz")), device)
     images, labels = images[: args.limit], labels[: args.limit]
     generator = torch.Generator(device).manual_seed(0)
-    model = WideResNet(args.depth, args.width).to(device, memory_format=torch.channels_last)
+    model = WideResNet(args.depth, args.width).to(device)
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     size, began = 256, time.time()
     per_epoch = len(images) // size
     optimizer = torch.optim.SGD(
@@ -92,9 +93,8 @@ def main() -> None:
     images, labels = load([args.data / "cifar10-test.npz"], device)
     with torch.no_grad():
         answers = torch.cat([model(part).argmax(dim=1) for part in images.split(500)])
-    print(
-        f"clean error {100 * float((answers != labels).double().mean()):.2f} % on {len(labels)} images"
-    )
+    error = 100 * float((answers != labels).double().mean())
+    print(f"clean error {error:.2f} % on {len(labels)} images")
     half = {
         k: (v.half() if v.is_floating_point() else v).cpu().contiguous()
         for k, v in model.state_dict().items()

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from acclimate._version import __version__
 from acclimate.copying import choose_device, copy_model
-from acclimate.data import ImageSource, Preprocessing, open_images
+from acclimate.data import ImageSource, Preprocessing, batches, open_images
+from acclimate.data.labels import Labels
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.guard import Guard, make_guard, warn_of_temperatures
 from acclimate.learner import Learner
 from acclimate.models import LoadedModel, preprocessing_of
 from acclimate.normalization import BatchStatistics, batch_norm_layers
+from acclimate.outputs import logits_of
+from acclimate.passes import Passes
 from acclimate.presets import tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
@@ -36,7 +39,7 @@ def adapt(
     *,
     options: Mapping[str, Any] | None = None,
     batch_size: int | None = None,
-    labels: Sequence[int] | Tensor | None = None,
+    labels: Labels | None = None,
     preprocessing: Preprocessing | None = None,
     guard: str | Guard = "rollback",
     keep: Keep = "last",
@@ -69,8 +72,8 @@ def adapt(
         progress: show progress bars on stderr.
 
     >>> import acclimate, torch
-    >>> model = torch.nn.Sequential(
-    ...     torch.nn.Flatten(), torch.nn.Linear(12, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     >>> result = acclimate.adapt(model, torch.rand(64, 3, 2, 2), "ent", progress=False)
     >>> result.predictions.shape, result.history.epochs[0].before_update.images
     (torch.Size([64]), 64)
@@ -82,6 +85,8 @@ def adapt(
             f"expected a torch.nn.Module or a loaded model, got {type(module).__name__}; "
             "acclimate.models.load('timm:resnet50') loads one by name"
         )
+    if not 0 <= seed < 2**63:
+        raise AcclimateError(f"expected a seed >= 0 and < 2**63, got {seed}")
     if keep not in get_args(Keep):
         raise unknown_name("choice for keep", str(keep), get_args(Keep))
     guard = make_guard(guard)
@@ -96,23 +101,23 @@ def adapt(
         classes=loaded.classes if loaded else None,
         progress=progress,
     )
-    chosen, notes = tuned_recipe(chosen, model_name=name, images=len(images))
-    chosen = chosen.with_options(options or {})
+    chosen, notes = tuned_recipe(chosen, options or {}, model_name=name, images=len(images))
     size = _batch_size(chosen, module, images, batch_size)
     if guard.action != "off":
         warn_of_temperatures(chosen)
     where = choose_device(device)
     identity = _identity(name, module, chosen, images, size, seed, guard, keep, where)
+    module = (module if inplace else copy_model(module)).to(where).eval()
+    class_names = loaded.classes.names if loaded and loaded.classes else None
+    _try_out(module, images, class_names, where)  # a mistake shows before the folder is claimed
     folder = None if out is None else RunFolder(out, identity, every=checkpoint_every)
-    module = module if inplace else copy_model(module)
     if folder and folder.finished:
-        return folder.load(module)
+        return folder.load(module, class_names)
 
-    learner = Learner(module.to(where), chosen, batch_size=size, seed=seed)
+    learner = Learner(module, chosen, batch_size=size, seed=seed)
     notes += _notes(learner)
-    run = AdaptationRun(
-        learner, images, guard=guard, keep=keep, seed=seed, device=where, progress=progress
-    )
+    passes = Passes(images, batch_size=size, device=where, show_progress=progress)
+    run = AdaptationRun(learner, passes, guard=guard, keep=keep, seed=seed)
     if folder:
         run.checkpoint = folder.checkpoint
         folder.resume(run)
@@ -125,7 +130,7 @@ def adapt(
         predictions=predictions.classes,
         confidence=predictions.confidence,
         names=images.names,
-        class_names=loaded.classes.names if loaded and loaded.classes else None,
+        class_names=class_names,
         skipped=len(images.skipped),
         notes=notes,
         record=identity,
@@ -143,10 +148,41 @@ def _batch_size(recipe: Recipe, model: nn.Module, images: ImageSource, asked: in
     if size == 1 and needs_batches:
         raise AcclimateError(
             f"one image has no batch statistics (batch_size {asked or recipe.batch_size}, "
-            f"{len(images)} image(s)); use batches of two and more, or the source's statistics as a "
-            "prior: normalization=mixture, or recipe bn-prior"
+            f"{len(images)} image(s)); use batches of two and more, or the source's statistics "
+            "as a prior: normalization=mixture, or recipe bn-prior"
         )
     return size
+
+
+def _try_out(
+    model: nn.Module,
+    images: ImageSource,
+    class_names: Sequence[str] | None,
+    device: torch.device,
+) -> None:
+    """Ask the model about one image: does it take these images, do classes and labels fit?"""
+    batch = next(iter(batches(images, batch_size=1, order=torch.tensor([0]), device=device)))
+    try:
+        with torch.no_grad():
+            returned = model(batch.images)
+    except Exception as error:
+        shape = " × ".join(map(str, batch.images.shape))
+        raise AcclimateError(
+            f"the model failed on images of shape {shape} (images × channels × height × width): "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    classes = logits_of(returned).shape[1]
+    if class_names is not None and len(class_names) != classes:
+        raise AcclimateError(
+            f"expected as many class names as the model has outputs ({classes}), "
+            f"got {len(class_names)}"
+        )
+    highest = -1 if images.labels is None else int(images.labels.max())
+    if highest >= classes:
+        raise AcclimateError(
+            f"expected labels below the model's {classes} classes, got {highest}; "
+            "is this the model for these classes?"
+        )
 
 
 def _notes(learner: Learner) -> list[str]:
@@ -154,8 +190,8 @@ def _notes(learner: Learner) -> list[str]:
     if not recipe.learns or size == recipe.batch_size:
         return []
     return [
-        f"learning rate {learner.lr * recipe.batch_size / size:g} holds for batches of {recipe.batch_size}; "
-        f"scaled linearly to {learner.lr:g} for batches of {size}"
+        f"learning rate {learner.lr * recipe.batch_size / size:g} holds for batches of "
+        f"{recipe.batch_size}; scaled linearly to {learner.lr:g} for batches of {size}"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Houlsby et al.'s bottleneck adapters for transformer blocks, hooked in without wrapping anything."""
+"""Houlsby et al.'s bottleneck adapters for transformer blocks, hooked in, nothing wrapped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class BottleneckAdapter(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the bottleneck's answer."""
-        return x + self.up(nn.functional.gelu(self.down(x)))
+        change: Tensor = self.up(nn.functional.gelu(self.down(x)))
+        return x + change
 
 
 def transformer_sublayers(model: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -63,8 +64,13 @@ def _adapt_output(sublayer: nn.Module, inputs: Any, output: Any) -> Any:
 
 
 def insert_adapters(model: nn.Module, *, width: int, generator: torch.Generator) -> None:
-    """Give every sublayer its adapter; the model's own keys stay as they were."""
+    """Give every sublayer its adapter; the model's own keys stay as they were.
+
+    A model that has adapters already (it was adapted before) keeps them and learns on.
+    """
     for _, sublayer in transformer_sublayers(model):
+        if hasattr(sublayer, NAME):
+            continue
         like = next(sublayer.parameters())
         adapter = BottleneckAdapter(_width_of(sublayer), width, generator=generator)
         sublayer.add_module(NAME, adapter.to(like.device, like.dtype))

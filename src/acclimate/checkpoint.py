@@ -14,27 +14,53 @@ from torch import Tensor
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["read_tensors", "write_atomically", "write_json", "write_tensors", "write_text"]
+__all__ = [
+    "Writer",
+    "json_writer",
+    "read_tensors",
+    "remove_partial",
+    "tensors_writer",
+    "text_writer",
+    "write_files",
+]
+
+Writer = Callable[[Path], None]
+"""Fills the file at a path."""
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a file beside ``path``, then put it in place; the old file survives a failure."""
-    temporary = path.with_name(f".{path.name}.partial")
+def write_files(files: Mapping[Path, Writer]) -> None:
+    """Write some files, all or none: a full disk leaves those that were there before.
+
+    Each is written beside its place; when all are on the disk they are renamed, in order.
+    """
+    partial = {path: path.with_name(f".{path.name}.partial") for path in files}
+    path = Path()
     try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        for path, write in files.items():
+            write(partial[path])
+            with partial[path].open("rb+") as file:
+                os.fsync(file.fileno())
+        for path in files:
+            os.replace(partial[path], path)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         kept = "; the previous one is untouched" if path.exists() else ""
         raise AcclimateError(f"could not write {path}: {reason}{kept}") from error
     finally:
+        for temporary in partial.values():
+            temporary.unlink(missing_ok=True)
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove what a process that was killed in :func:`write_files` left in a folder."""
+    for temporary in folder.glob(".*.partial"):
         temporary.unlink(missing_ok=True)
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
-    """Tensors and a JSON record in one safetensors file."""
+def tensors_writer(
+    tensors: Mapping[str, Tensor], record: Mapping[str, Any] | None = None
+) -> Writer:
+    """Tensors, and a JSON record beside them, in one safetensors file."""
     whole = {k: v.detach().to("cpu").contiguous() for k, v in tensors.items()}
     # safetensors refuses tensors that share memory (tied weights): each key gets its own copy.
     seen: set[int] = set()
@@ -42,12 +68,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str
         if tensor.untyped_storage().data_ptr() in seen:
             whole[key] = tensor.clone()
         seen.add(tensor.untyped_storage().data_ptr())
-    metadata = {"record": json.dumps(record), "format": "pt"}
-    write_atomically(path, lambda temporary: save_file(whole, temporary, metadata=metadata))
+    # One entry only: safetensors writes several in an order that differs from run to run.
+    metadata = {"format": "pt"} if record is None else {"record": json.dumps(record)}
+    return lambda path: save_file(whole, path, metadata=metadata)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read :func:`write_tensors`'s file back."""
+    """Read :func:`tensors_writer`'s file back."""
     try:
         with safe_open(path, framework="pt") as file:
             record = json.loads((file.metadata() or {}).get("record", "{}"))
@@ -56,15 +83,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise AcclimateError(f"could not read {path}: {error}") from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """A text file, whole or not at all."""
-    write_atomically(path, lambda temporary: _write(temporary, text))
+def text_writer(text: str) -> Writer:
+    """A text file. Names of files that are not valid UTF-8 are written as they are."""
+
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
+
+    return write
 
 
-def write_json(path: Path, value: Any) -> None:
-    """A JSON file, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2) + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+def json_writer(value: Any) -> Writer:
+    """A JSON file."""
+    return text_writer(json.dumps(value, indent=2) + "\n")

@@ -30,5 +30,6 @@ def copy_model(model: nn.Module) -> nn.Module:
         return copy.deepcopy(model)
     except Exception as error:
         raise AcclimateError(
-            f"{type(model).__name__} cannot be copied ({error}); pass inplace=True to adapt it itself"
+            f"{type(model).__name__} cannot be copied ({error}); "
+            "pass inplace=True to adapt it itself"
         ) from error

@@ -39,4 +39,4 @@ class Confidence(Filter):
     def weights(self, state: Any, step: Step) -> Tensor:
         """1 for the sure, 0 for the rest."""
         sure = step.teacher.logits.detach().softmax(dim=1).amax(dim=1)
-        return (sure > self.threshold).to(step.student.logits.dtype)
+        return (sure > self.threshold).to(sure.dtype)

@@ -27,9 +27,10 @@ class Guard:
     """When adaptation is going wrong, and what then.
 
     Every ``check_every`` steps the guard looks for: values that are not finite; predictions that
-    use fewer than ``min_diversity`` times the classes they used at the start; learning parameters
-    that moved by more than ``max_drift`` of their norm (on hold-out shifts, runs beyond 0.15 were
-    on their way to collapse); and more than ``max_flips`` of the source model's answers overturned.
+    use fewer than ``min_diversity`` times the classes that so many images used at the start;
+    learning parameters that moved by more than ``max_drift`` of their norm (on hold-out shifts,
+    runs beyond 0.15 were on their way to collapse); and more than ``max_flips`` of the source
+    model's answers overturned.
     ``action`` is what it does then: "rollback" (to the state before the last good check, and stop
     learning), "stop", "warn", "observe" (record only) or "off".
     """
@@ -85,6 +86,15 @@ def drift(learner: Learner) -> float:
     moved = torch.stack(torch._foreach_norm(torch._foreach_sub(now, start))).norm()
     norm = torch.stack(torch._foreach_norm(start)).norm()
     return float(moved / norm.clamp_min(1e-12))
+
+
+def _classes_in(images: int, *, of: float) -> float:
+    """How many of some evenly used classes this many images can be expected to show.
+
+    >>> round(_classes_in(320, of=1000)), round(_classes_in(320, of=10))
+    (274, 10)
+    """
+    return of * (1 - (1 - 1 / max(of, 1)) ** images)
 
 
 @dataclass
@@ -147,15 +157,15 @@ class Watch:
         diversity = float(effective_classes(self.probability / self.images))
         if self.reference == 0:  # a stream: its first window shows what is normal for the images
             self.reference = diversity
-        needed = guard.min_diversity * self.reference
+        needed = guard.min_diversity * _classes_in(self.images, of=self.reference)
         if self.source_probability.ndim:
             # A stream may run through one class for a while; then the source model sees that too.
             expected = effective_classes(self.source_probability / self.source_probability.sum())
             needed = min(needed, guard.min_diversity * float(expected))
         if diversity < needed:
             return (
-                f"predictions use {diversity:.1f} classes in effect, expected at least {needed:.1f}: "
-                "the classes are collapsing"
+                f"predictions use {diversity:.1f} classes in effect, expected at least "
+                f"{needed:.1f}: the classes are collapsing"
             )
         if moved > guard.max_drift:
             return (
@@ -163,7 +173,7 @@ class Watch:
                 f"more than {guard.max_drift:g}"
             )
         flipped = float(self.flips) / self.compared if self.compared else 0.0
-        if flipped > guard.max_flips:
+        if self.due(guard) and flipped > guard.max_flips:
             return f"{flipped:.0%} of the source model's answers are overturned"
         return None
 

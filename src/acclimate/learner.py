@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from acclimate.normalization import StatisticsControl
 from acclimate.outputs import Outputs, find_classifier, logits_of
 from acclimate.parts import Part
 from acclimate.recipe import Recipe
-from acclimate.state import pack, unpack
+from acclimate.state import pack, transform, unpack
 from acclimate.step import Step
 
 __all__ = ["Learner", "StepResult"]
@@ -46,7 +46,9 @@ class Learner:
         recipe.check(model)
         self.model = model.eval()
         self.recipe = recipe
-        self.batch_size = batch_size or recipe.batch_size
+        self.batch_size = recipe.batch_size if batch_size is None else batch_size
+        if self.batch_size < 1:
+            raise AcclimateError(f"expected batch_size >= 1, got {batch_size}")
         at_own_size = DEFAULT_LR if recipe.optimizer.lr is None else recipe.optimizer.lr
         self.lr = at_own_size * self.batch_size / recipe.batch_size
         self.generator = torch.Generator().manual_seed(seed)
@@ -130,26 +132,19 @@ class Learner:
 
     def step(self, images: Tensor) -> StepResult:
         """Predict, then learn from one batch of images."""
-        if not self.recipe.learns:
-            with torch.no_grad():
-                return StepResult(self.forward(images).logits, None)
-        step = self._collect(images)
-        answer = self._answer(step, images)
-        weights = self._weights(step)
-        loss = None
-        if weights is None or bool(weights.any()):
-
-            def closure() -> Tensor:
-                if self.backwards > before:  # a second look within one step, after a move
-                    step.forget()
-                return self._backward(step, weights)
-
-            before = self.backwards
-            loss = self.recipe.optimizer.update(self.states["optimizer"], self, closure)
+        with torch.set_grad_enabled(self.recipe.learns):
+            step = self._collect(images)
+            answer = self._answer(step, images)
+            loss = self._update(step) if self.recipe.learns else None
         self.steps += 1
         for slot, part in self.parts.items():
             part.after_step(self.states[slot], step)
         return StepResult(answer, loss)
+
+    @torch.no_grad()
+    def predict(self, images: Tensor) -> Tensor:
+        """The logits for a batch, learning nothing from it."""
+        return self._answer(Step(self, images, learning=False), images)
 
     def _collect(self, images: Tensor) -> Step:
         for slot, part in self.parts.items():
@@ -160,16 +155,30 @@ class Learner:
         return Step(self, images, views=views)
 
     def _answer(self, step: Step, images: Tensor) -> Tensor:
-        """The logits handed out for the batch that arrived, before anything is learnt from it."""
+        """The logits handed out for the batch that arrived."""
         for slot, part in self.parts.items():
             own = part.predict(self.states[slot], step)
             if own is not None:
                 return own.detach()
-        if images is step.images and len(step.views) == 1:
-            return step.student.logits.detach()
+        if any(view is images for view in step.views):
+            return step.student_of(images).logits.detach()
         # The loss looks at other pictures than those that arrived: answer without a graph.
         with torch.no_grad():
             return self.forward(images, learning=False).logits
+
+    def _update(self, step: Step) -> Tensor | None:
+        """Learn from the images that count; None when none does."""
+        weights = self._weights(step)
+        if weights is not None and not bool(weights.any()):
+            return None
+        before = self.backwards
+
+        def closure() -> Tensor:
+            if self.backwards > before:  # a second look within one step, after a move
+                step.forget()
+            return self._backward(step, weights)
+
+        return self.recipe.optimizer.update(self.states["optimizer"], self, closure)
 
     def _weights(self, step: Step) -> Tensor | None:
         combined: Tensor | None = None
@@ -202,9 +211,16 @@ class Learner:
         tensors["learner/steps"] = torch.tensor(self.steps)
         return tensors
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Put :meth:`state_tensors` back; without optimiser entries its moments start anew."""
+        missing = [name for name in self.learning if f"learning/{name}" not in tensors]
+        if missing:
+            raise AcclimateError(
+                f"this state belongs to another model or recipe: it has no {missing[0]!r}, "
+                f"which learns under {self.recipe.name!r}"
+            )
         for name, parameter in self.learning.items():
             parameter.copy_(tensors[f"learning/{name}"])
         for slot, state in self.states.items():
@@ -215,6 +231,12 @@ class Learner:
                 state.state.clear()
         self.generator.set_state(tensors["learner/generator"].cpu())
         self.steps = int(tensors["learner/steps"])
+
+    def transform(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Follow the model to another device or precision, with all that is remembered."""
+        self.source = {name: change(tensor) for name, tensor in self.source.items()}
+        for state in self.states.values():
+            transform(state, change)
 
     @torch.no_grad()
     def restore_source(self) -> None:

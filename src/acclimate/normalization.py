@@ -1,9 +1,10 @@
 """Where batch-norm statistics come from: the source, the batch, a mixture, a running estimate.
 
-All four are one formula, ``weight · batch + (1 - weight) · prior``, with weight 1 (batch), 0 (source)
-or between; the prior is the source's statistics or, for the running estimate, what was seen so far.
-The model's own buffers are never written while it learns, so the source model is always one switch
-away; they are written once, by :meth:`StatisticsControl.write`, when the plain model is handed back.
+All four are one formula, ``weight · batch + (1 - weight) · prior``, with weight 1 (batch), 0
+(source) or between; the prior is the source's statistics or, for the running estimate, what was
+seen so far. The model's own buffers are never written while it learns, so the source model is
+always one switch away; they are written once, by :meth:`StatisticsControl.write`, when the plain
+model is handed back.
 
 Only batch norm has statistics to choose. Group, layer and instance norm take theirs from the image,
 and dropout and stochastic depth stay off: the model is in ``eval()`` but for its batch-norm layers.
@@ -63,7 +64,7 @@ def _per_channel(values: Tensor, like: Tensor) -> Tensor:
 
 @dataclass
 class StatisticsControl:
-    """The switchboard over a model's batch-norm layers, and the running estimates if there are any."""
+    """The switchboard over a model's batch-norm layers, and their running estimates if any."""
 
     layers: dict[str, _BatchNorm]
     running: dict[str, Tensor] = field(default_factory=dict)
@@ -174,8 +175,9 @@ class StatisticsPool:
 
     def __init__(self, layers: dict[str, _BatchNorm]) -> None:
         self._sums: dict[str, tuple[float, Tensor, Tensor]] = {}
+        # Before the hooks that mix statistics: those move the input.
         self._handles = [
-            layer.register_forward_pre_hook(self._gathering_hook(name))
+            layer.register_forward_pre_hook(self._gathering_hook(name), prepend=True)
             for name, layer in layers.items()
         ]
 
@@ -261,7 +263,7 @@ class BatchStatistics(Normalization):
 @PARTS["normalization"].register("mixture")
 @dataclass(frozen=True, kw_only=True)
 class Mixture(Normalization):
-    """Source statistics worth ``prior`` images, mixed with those of the batch (Schneider et al. 2020)."""
+    """Source statistics worth ``prior`` images mixed with the batch's (Schneider et al. 2020)."""
 
     prior: float = 16.0
 

@@ -1,4 +1,4 @@
-"""What is minimised: pure functions of logits, one value per image, and the parts that name them."""
+"""What is minimised: pure functions of logits, one value per image, and parts that name them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def tempered_cross_entropy(
     """Cross-entropy between tempered teacher and tempered student, per image (``eq:lossunified``).
 
     A teacher temperature of 0 is its limit, the hard label of the largest logit. Gradients flow
-    into whatever is not detached: pass ``teacher.detach()`` for pseudo-labels, the same tensor twice
-    for entropy minimisation.
+    into whatever is not detached: pass ``teacher.detach()`` for pseudo-labels, the same tensor
+    twice for entropy minimisation.
 
     >>> z = torch.tensor([[2.0, 0.0, 0.0]])
     >>> bool(torch.isclose(tempered_cross_entropy(z, z), entropy(z)))
@@ -84,7 +84,7 @@ class Objective(Part):
 @PARTS["objective"].register("cross-entropy")
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy(Objective):
-    """The unified form: hard labels (teacher temperature 0), soft labels, entropy (no stop-gradient)."""
+    """The unified form: hard labels (teacher temperature 0), soft ones, entropy (gradient kept)."""
 
     student_temperature: float = 1.0
     teacher_temperature: float = 1.0

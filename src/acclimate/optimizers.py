@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from acclimate.errors import AcclimateError
 from acclimate.parts import PARTS, Closure, Part, check_range
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class SGD(Optimizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, "momentum", low=0, high=1)
+        if self.nesterov and self.momentum == 0:
+            raise AcclimateError("nesterov needs momentum: expected momentum > 0, got 0")
 
     def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
         """torch.optim.SGD."""
@@ -79,6 +82,11 @@ class Adam(Optimizer):
 
     beta1: float = 0.9
     beta2: float = 0.999
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "beta1", low=0, high=1, open_high=True)
+        check_range(self, "beta2", low=0, high=1, open_high=True)
 
     def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
         """torch.optim.AdamW (Adam itself when the weight decay is 0)."""

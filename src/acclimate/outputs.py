@@ -43,8 +43,8 @@ def logits_of(returned: Any) -> Tensor:
         found = found[0]
     if not isinstance(found, Tensor):
         raise AcclimateError(
-            "expected a model that returns logits (a tensor, an object with .logits, or a tuple that "
-            f"starts with a tensor), got {type(returned).__name__}"
+            "expected a model that returns logits (a tensor, an object with .logits, or a tuple "
+            f"that starts with a tensor), got {type(returned).__name__}"
         )
     if found.ndim != 2:
         raise AcclimateError(
@@ -55,7 +55,7 @@ def logits_of(returned: Any) -> Tensor:
 
 
 def find_classifier(model: nn.Module) -> tuple[str, nn.Module]:
-    """The layer that turns features into logits: the last linear (or 1×1 convolution) layer.
+    """The layer that turns features into logits: the last linear layer, or else 1×1 convolution.
 
     >>> find_classifier(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
     ('2', Linear(in_features=8, out_features=2, bias=True))
@@ -66,13 +66,13 @@ def find_classifier(model: nn.Module) -> tuple[str, nn.Module]:
         for name, module in model.named_modules():
             if module is layer and any(True for _ in module.parameters()):
                 return name, module
-    last: tuple[str, nn.Module] | None = None
-    for name, module in model.named_modules():
-        pointwise = isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1)
-        if isinstance(module, nn.Linear) or (pointwise and last is None):
-            last = (name, module)
-    if last is None:
+    named = list(model.named_modules())
+    linear = [(name, m) for name, m in named if isinstance(m, nn.Linear)]
+    pointwise = [
+        (name, m) for name, m in named if isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1)
+    ]
+    if not (linear or pointwise):
         raise AcclimateError(
             f"found no linear layer in {type(model).__name__} to be the classifier"
         )
-    return last
+    return (linear or pointwise)[-1]

@@ -7,6 +7,7 @@ method is one phase of a step and does nothing unless the part says otherwise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from acclimate.learner import Learner
     from acclimate.step import Step
 
-__all__ = ["PARTS", "Need", "Part", "check_range", "part_kind"]
+__all__ = ["PARTS", "Closure", "Need", "Part", "check_range", "part_kind"]
 
 Need = Literal["features", "source-data"]
 Closure = Callable[[], Tensor]
@@ -68,7 +69,7 @@ class Part:
         return None
 
     def update(self, state: Any, learner: Learner, closure: Closure) -> Tensor | None:
-        """Move the parameters; ``closure`` computes the loss and its gradients."""
+        """Move the parameters (asked of the optimiser); each ``closure()`` takes gradients anew."""
         return None
 
     def after_step(self, state: Any, step: Step) -> None:
@@ -108,13 +109,22 @@ def part_kind(slot: str, part: Part) -> str:
 
 
 def check_range(
-    part: Part, name: str, *, low: float, high: float = float("inf"), open_low: bool = False
+    part: Part,
+    name: str,
+    *,
+    low: float,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
 ) -> None:
-    """Refuse an option outside its range, with the range in the message."""
+    """Refuse an option that is not a finite number in its range, with the range in the message."""
     assert name in {field.name for field in fields(part)}
     value = getattr(part, name)
-    inside = value is None or ((low < value if open_low else low <= value) and value <= high)
-    if not inside:
-        sign = ">" if open_low else ">="
-        upper = "" if high == float("inf") else f" and <= {high:g}"
-        raise AcclimateError(f"expected {name} {sign} {low:g}{upper}, got {value!r}")
+    if value is None:
+        return
+    above = low < value if open_low else low <= value
+    below = value < high if open_high or high == math.inf else value <= high
+    if not (above and below):
+        lower = f"{'>' if open_low else '>='} {low:g}"
+        upper = "" if high == math.inf else f" and {'<' if open_high else '<='} {high:g}"
+        raise AcclimateError(f"expected {name} {lower}{upper}, got {value!r}")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
+from acclimate.learner import DEFAULT_LR
 from acclimate.normalization import Source
+from acclimate.optimizers import SGD
 from acclimate.recipe import Recipe
 
 __all__ = ["PRESETS", "Preset", "default_epochs", "default_lr", "find_preset", "tuned_recipe"]
@@ -29,8 +33,8 @@ _EFFICIENTNET_L2 = ("*efficientnet_l2*", "*efficientnet-l2*")
 _BIT = ("*resnetv2_50x1_bit*", "*bit_resnet50*", "*resnetv2_50x1*goog*")
 _RESNEXT, _RESNET = ("*resnext101_32x8d*",), ("*resnet50*",)
 
-# The first pattern that fits counts. ResNeXt ran at batch 32: the table prints 128, but the text and
-# the learning rates (scaled from 1e-3 at 128) say 32.
+# The first pattern that fits counts. ResNeXt ran at batch 32: the table prints 128, but the text
+# and the learning rates (scaled from 1e-3 at 128) say 32.
 PRESETS: tuple[Preset, ...] = (
     Preset(models=_IG, recipe="ent", lr=2.5e-4, batch_size=32, epochs=4),
     Preset(models=_IG, recipe="rpl", lr=2.5e-3, batch_size=32, epochs=2),
@@ -91,24 +95,35 @@ def default_epochs(epochs: int, images: int) -> int:
     return epochs * min(10, max(1, round(5_000 / images)))
 
 
-def tuned_recipe(recipe: Recipe, *, model_name: str, images: int) -> tuple[Recipe, list[str]]:
-    """The recipe with the paper's numbers for this model, or the default; and a note that says so."""
-    if not recipe.learns or recipe.optimizer.lr is not None:
-        return recipe, []  # nothing to choose, or chosen already
+def tuned_recipe(
+    recipe: Recipe, options: Mapping[str, Any], *, model_name: str, images: int
+) -> tuple[Recipe, list[str]]:
+    """The recipe with options, and the paper's or the default numbers where they name none.
+
+    Also a note that says so. A recipe that brings its own learning rate is complete as it is.
+    """
+    asked = recipe.with_options(options)
+    if not asked.learns or recipe.optimizer.lr is not None:
+        return asked, []
     preset = find_preset(recipe.name, model_name=model_name)
-    if preset is None:
-        lr, epochs = default_lr(images), default_epochs(recipe.epochs, images)
-        note = f"no preset for {model_name}: learning rate {lr:g}, {epochs} epoch(s) for {images} images"
-        return replace(recipe, epochs=epochs, optimizer=replace(recipe.optimizer, lr=lr)), [note]
-    tuned = replace(
-        recipe,
-        optimizer=replace(recipe.optimizer, lr=preset.lr),
-        epochs=preset.epochs,
-        batch_size=preset.batch_size,
-        normalization=Source() if preset.source_statistics else recipe.normalization,
-    )
-    note = (
-        f"the paper's preset for {model_name}: learning rate {preset.lr:g}, "
-        f"batches of {preset.batch_size}, {preset.epochs} epoch(s)"
-    )
-    return tuned, [note]
+    fixed = {key.partition(".")[0] for key in options}
+    lr = asked.optimizer.lr
+    if lr is None:
+        # What is known of rates is known of SGD; others get the usual one.
+        sgd = preset.lr if preset else default_lr(images)
+        lr = sgd if isinstance(asked.optimizer, SGD) else DEFAULT_LR
+    elif preset is None:
+        return asked, []  # the number of epochs hangs on the rate
+    values: dict[str, Any] = {"optimizer": replace(asked.optimizer, lr=lr)}
+    if "epochs" not in fixed:
+        values["epochs"] = preset.epochs if preset else default_epochs(recipe.epochs, images)
+    if preset and "batch_size" not in fixed:
+        values["batch_size"] = preset.batch_size
+    if preset and preset.source_statistics and "normalization" not in fixed:
+        values["normalization"] = Source()
+    tuned = replace(asked, **values)
+    origin = f"the paper's preset for {model_name}" if preset else f"no preset for {model_name}"
+    return tuned, [
+        f"{origin}: learning rate {lr:g} for batches of {tuned.batch_size}, "
+        f"{tuned.epochs} epoch(s) over {images} images"
+    ]

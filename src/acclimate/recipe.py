@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
@@ -54,9 +54,9 @@ class Recipe:
         shares_gradient = isinstance(objective, CrossEntropy) and not objective.stop_gradient
         if shares_gradient and not isinstance(self.teacher, Instant):
             raise AcclimateError(
-                "without stop-gradient (entropy minimisation) teacher and student are one: expected "
-                f"teacher=instant, got {part_kind('teacher', self.teacher)!r}; for a separate "
-                "teacher set objective.stop_gradient=true"
+                "without stop-gradient (entropy minimisation) teacher and student are one: "
+                f"expected teacher=instant, got {part_kind('teacher', self.teacher)!r}; for a "
+                "separate teacher set objective.stop_gradient=true"
             )
 
     @property
@@ -67,9 +67,9 @@ class Recipe:
     def parts(self) -> dict[str, Part]:
         """The parts by slot, in the order in which they are prepared."""
         # The optimiser comes last: it needs to know everything that learns.
-        slots = ("normalization",)
+        slots = ["normalization"]
         if self.learns:
-            slots += ("selector", "objective", "teacher", "filter", "regularizer", "optimizer")
+            slots += ["selector", "objective", "teacher", "filter", "regularizer", "optimizer"]
         return {slot: getattr(self, slot) for slot in slots}
 
     def check(self, model: nn.Module) -> None:
@@ -79,29 +79,30 @@ class Recipe:
 
     def with_options(self, options: Mapping[str, Any]) -> Recipe:
         """A copy with other options: ``part=name``, ``part.option=value``, ``epochs=3``."""
-        recipe = self
-        # Whole parts first, so that `teacher.momentum` finds the teacher `teacher=` chose.
-        for key, value in sorted(options.items(), key=lambda item: "." in item[0]):
-            recipe = recipe._with_option(key, value)
-        return recipe
+        changed: dict[str, Any] = {}
+        inner: dict[str, dict[str, Any]] = {}
+        for key, value in options.items():
+            slot, dot, option = key.partition(".")
+            if slot in PARTS and dot:
+                inner.setdefault(slot, {})[option] = value
+            elif slot in PARTS:
+                changed[slot] = _part_named(slot, value)
+            else:
+                changed[key] = self._parsed(key, value)
+        # All at once, and whole parts first: `teacher.momentum` finds the teacher `teacher=` chose,
+        # and options that only fit together never meet a recipe they do not fit.
+        for slot, values in inner.items():
+            part = changed.get(slot, getattr(self, slot))
+            if part is None:
+                raise AcclimateError(f"{slot}.{next(iter(values))}: {self.name!r} has no {slot}")
+            changed[slot] = _part_with(slot, part, values)
+        return replace(self, **changed)
 
-    def _with_option(self, key: str, value: Any) -> Recipe:
-        slot, _, option = key.partition(".")
-        if slot not in PARTS:
-            known = [f.name for f in fields(self) if f.name not in PARTS]
-            if option or slot not in known:
-                raise unknown_name("option", key, [*known, *PARTS])
-            return replace(self, **{slot: parse_value(key, value, _type_of(self, slot))})
-        if not option:
-            return replace(self, **{slot: _part_named(slot, value)})
-        part = getattr(self, slot)
-        if part is None:
-            raise AcclimateError(f"{key}: the recipe {self.name!r} has no {slot}")
-        names = [f.name for f in fields(part)]
-        if option not in names:
-            raise unknown_name(f"option of {slot} {part_kind(slot, part)!r}", option, names)
-        parsed = parse_value(key, value, _type_of(part, option))
-        return replace(self, **{slot: replace(part, **{option: parsed})})
+    def _parsed(self, key: str, value: Any) -> Any:
+        own = [f.name for f in fields(self) if f.name not in PARTS]
+        if key not in own:
+            raise unknown_name("option", key, [*own, *PARTS])
+        return parse_value(key, value, _type_of(self, key))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; :meth:`from_dict` reads them back."""
@@ -121,17 +122,39 @@ class Recipe:
         for slot, registry in PARTS.items():
             if isinstance(values.get(slot), Mapping):
                 options = dict(values[slot])
-                values[slot] = registry[options.pop("kind")](**options)
+                kind = registry[options.pop("kind", "")]
+                _check_names(slot, kind, options)
+                values[slot] = kind(**options)
+        _check_names("recipe", cls, values)
         return cls(**values)
 
 
-def _part_named(slot: str, value: Any) -> Any:
+def _part_named(slot: str, value: Any) -> Part | None:
     if isinstance(value, Part):
+        part_kind(slot, value)  # refuses a part that belongs elsewhere
         return value
     if slot == "objective" and value in (None, "none"):
         return None
     return PARTS[slot][str(value)]()
 
 
+def _part_with(slot: str, part: Part, values: Mapping[str, Any]) -> Part:
+    _check_names(f"{slot} {part_kind(slot, part)!r}", type(part), values)
+    parsed = {
+        option: parse_value(f"{slot}.{option}", value, _type_of(part, option))
+        for option, value in values.items()
+    }
+    return replace(part, **parsed)
+
+
+def _check_names(what: str, kind: Any, values: Mapping[str, Any]) -> None:
+    known = [f.name for f in fields(kind)]
+    for name in values:
+        if name not in known:
+            raise unknown_name(f"option of {what}", name, known)
+
+
 def _type_of(record: Any, name: str) -> str:
-    return cast(str, next(f.type for f in fields(record) if f.name == name))
+    kind = next(f.type for f in fields(record) if f.name == name)
+    # A string, where the module postpones its annotations.
+    return kind.__name__ if isinstance(kind, type) else str(kind)

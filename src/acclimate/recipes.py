@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.methods.dino import DINO
 from acclimate.normalization import Mixture, Source
 from acclimate.objectives import CrossEntropy, GeneralizedCrossEntropy
@@ -37,6 +38,8 @@ def register_recipe(make: Callable[[], Recipe]) -> Callable[[], Recipe]:
 
 def get_recipe(recipe: str | Recipe, options: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe by name (or as it is), with some options changed."""
+    if not isinstance(recipe, str | Recipe):
+        raise AcclimateError(f"expected a recipe's name or a Recipe, got {type(recipe).__name__}")
     if isinstance(recipe, str):
         if recipe not in RECIPES:
             _load_entry_points()
@@ -52,14 +55,16 @@ def list_recipes(pattern: str = "*") -> list[Recipe]:
 
 def _load_entry_points() -> None:
     for point in entry_points(group=ENTRY_POINTS):
+        if point.name in RECIPES:
+            continue
         try:
-            make = point.load()
-        except Exception as error:
-            raise AcclimateError(
-                f"the recipe plug-in {point.value!r} failed to load: {error}"
-            ) from error
-        if point.name not in RECIPES:
-            RECIPES.add(point.name, make)
+            RECIPES.add(point.name, point.load())
+        except Exception as error:  # a broken plug-in must not take the others away
+            warnings.warn(
+                f"the recipe plug-in {point.value!r} failed to load: {error}",
+                AcclimateWarning,
+                stacklevel=3,
+            )
 
 
 def _built_in(recipe: Recipe) -> None:

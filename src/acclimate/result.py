@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.adapters import insert_adapters
-from acclimate.checkpoint import read_tensors, write_json, write_tensors, write_text
+from acclimate.checkpoint import json_writer, read_tensors, tensors_writer, text_writer, write_files
 from acclimate.errors import AcclimateError
 from acclimate.history import History
 from acclimate.recipe import Recipe
@@ -35,8 +35,8 @@ MODEL, SUMMARY, HISTORY, PREDICTIONS = (
 class AdaptationResult:
     """The adapted model and everything there is to know about how it came to be.
 
-    ``model`` is the plain model, in ``eval()``; ``predictions`` are the classes it predicts, one per
-    image, ``confidence`` their probabilities, ``names`` the images. ``record`` holds the run's
+    ``model`` is the plain model, in ``eval()``; ``predictions`` are the classes it predicts, one
+    per image, ``confidence`` their probabilities, ``names`` the images. ``record`` holds the run's
     identity: versions, seed, data fingerprint.
     """
 
@@ -80,17 +80,21 @@ class AdaptationResult:
         }
 
     def save(self, folder: str | Path) -> Path:
-        """Write model, history, predictions and summary; the summary comes last and seals it."""
+        """Write model, predictions, history and summary, all or none of them."""
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise AcclimateError(f"could not make the folder {folder}: {error.strerror}") from error
         record = {"recipe": self.recipe.to_dict(), "run": self.record}
-        write_tensors(folder / MODEL, self.model.state_dict(), record)
-        write_text(folder / PREDICTIONS, self._predictions_csv())
-        write_json(folder / HISTORY, self.history.to_dict())
-        write_json(folder / SUMMARY, {**self.summary(), **record})
+        write_files(
+            {
+                folder / MODEL: tensors_writer(self.model.state_dict()),
+                folder / PREDICTIONS: text_writer(self._predictions_csv()),
+                folder / HISTORY: json_writer(self.history.to_dict()),
+                folder / SUMMARY: json_writer({**self.summary(), **record}),  # last: it seals it
+            }
+        )
         return folder
 
     def _predictions_csv(self) -> str:
@@ -101,22 +105,22 @@ class AdaptationResult:
         classes, confidences = self.predictions.tolist(), self.confidence.tolist()
         for image, chosen, sure in zip(self.names, classes, confidences, strict=True):
             name = [self.class_names[chosen]] if self.class_names is not None else []
-            rows.writerow([image, chosen, *name, f"{sure:.4f}"])
+            rows.writerow([image, chosen, *name, f"{sure:.6f}"])
         return text.getvalue()
 
     @classmethod
     def load(cls, folder: str | Path, model: nn.Module) -> AdaptationResult:
-        """Read a saved result; ``model`` is the source model, which is filled with what was learnt."""
+        """Read a saved result into ``model``, the source model or one of the same architecture."""
         folder = Path(folder)
-        tensors, record = read_tensors(folder / MODEL)
+        tensors, _ = read_tensors(folder / MODEL)
         try:
-            history = History.from_dict(json.loads((folder / HISTORY).read_text()))
-            summary = json.loads((folder / SUMMARY).read_text())
-            with (folder / PREDICTIONS).open(newline="") as file:
-                rows = list(csv.DictReader(file))
+            history = History.from_dict(json.loads((folder / HISTORY).read_text(encoding="utf-8")))
+            summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+            text = (folder / PREDICTIONS).read_text(encoding="utf-8", errors="surrogateescape")
+            rows = list(csv.DictReader(io.StringIO(text, newline="")))
         except (OSError, ValueError, KeyError) as error:
             raise AcclimateError(f"{folder} does not hold a finished result: {error}") from error
-        recipe = Recipe.from_dict(record["recipe"])
+        recipe = Recipe.from_dict(summary["recipe"])
         if isinstance(recipe.selector, Adapters) and recipe.learns:
             insert_adapters(model, width=recipe.selector.width, generator=torch.Generator())
         _fill(model, tensors, folder)
@@ -130,7 +134,7 @@ class AdaptationResult:
             names=[row["image"] for row in rows],
             skipped=summary["skipped"],
             notes=summary["notes"],
-            record=record["run"],
+            record=summary["run"],
         )
 
 

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
-from acclimate.data import Batch, ImageSource, batch_count, batches, epoch_order
-from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.data import Batch, epoch_order
+from acclimate.errors import AcclimateWarning
 from acclimate.guard import Guard, Watch, drift
 from acclimate.history import EpochRecord, Event, History
 from acclimate.learner import Learner
 from acclimate.metrics import Scores, Tally
 from acclimate.normalization import StatisticsPool
+from acclimate.passes import Passes, Predictions
 from acclimate.state import pack, unpack
 from acclimate.verdict import Verdict, judge, label_free_score
 from acclimate.words import Keep
 
-__all__ = ["AdaptationRun", "Predictions"]
+__all__ = ["AdaptationRun"]
 
 EVALUATION = -1
 """The epoch number whose shuffled order all evaluation passes share."""
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Predicted class and its probability, one per image, on the CPU."""
-
-    classes: Tensor
-    confidence: Tensor
 
 
 @dataclass
@@ -56,17 +48,15 @@ class AdaptationRun:
     def __init__(
         self,
         learner: Learner,
-        images: ImageSource,
+        passes: Passes,
         *,
         guard: Guard,
         keep: Keep,
         seed: int,
-        device: torch.device,
-        progress: bool,
         checkpoint: Callable[[AdaptationRun], None] = lambda run: None,
     ) -> None:
-        self.learner, self.images, self.guard, self.keep = learner, images, guard, keep
-        self.seed, self.device, self.show_progress = seed, device, progress
+        self.learner, self.passes, self.guard, self.keep = learner, passes, guard, keep
+        self.seed = seed
         self.checkpoint = checkpoint
         self.history = History()
         self.progress = Progress()
@@ -99,7 +89,8 @@ class AdaptationRun:
 
     def execute(self) -> tuple[Predictions, Verdict]:
         """Run, or finish, the adaptation; the learner's model is the plain model afterwards."""
-        if self.history.source is None and (self.guard.action != "off" or self._labelled):
+        labelled = self.passes.images.labels is not None
+        if self.history.source is None and (self.guard.action != "off" or labelled):
             self._source_pass()
         if self.learner.recipe.learns:
             if not self.watch.older:
@@ -111,22 +102,20 @@ class AdaptationRun:
         return self._hand_back()
 
     def _source_pass(self) -> None:
-        tally = Tally()
-        predictions = self._pass(
-            "source model", tally, lambda batch: self.learner.source_forward(batch.images).logits
+        predictions, self.history.source = self._pass(
+            "source model", lambda batch: self.learner.source_forward(batch.images).logits
         )
         self.progress.source_classes = predictions.classes
         self.progress.source_confidence = predictions.confidence
-        self.history.source = tally.scores()
         self.checkpoint(self)
 
     def _before_learning(self) -> None:
         reference = 0.0
         if self.guard.action != "off" or self.keep == "best":
-            self._record_start(self._consider(epoch=0))
-            assert self.history.start is not None
-            source = self.history.source or self.history.start
-            reference = max(self.history.start.diversity, source.diversity)
+            start = self._consider(epoch=0)
+            self._record_start(start)
+            source = self.history.source or start
+            reference = max(start.diversity, source.diversity)
         self.watch.start(self.learner, reference=reference)
 
     def _record_start(self, scores: Scores) -> None:
@@ -139,9 +128,9 @@ class AdaptationRun:
         if progress.batch == 0:
             learner.start_epoch()
             self.tally = Tally()
-        order = epoch_order(len(self.images), seed=self.seed, epoch=progress.epoch)
+        order = epoch_order(len(self.passes.images), seed=self.seed, epoch=progress.epoch)
         title = f"epoch {progress.epoch + 1}/{learner.recipe.epochs}"
-        for batch in self._batches(title, order=order, start=progress.batch):
+        for batch in self.passes.batches(title, order=order, start=progress.batch):
             self._learn(batch)
             progress.batch += 1
             if progress.stopped:
@@ -151,19 +140,20 @@ class AdaptationRun:
 
     def _learn(self, batch: Batch) -> None:
         result = self.learner.step(batch.images)
-        source = self._source_of(batch)
-        self.tally.update(
-            result.logits, labels=self._labels_of(batch), source=source, loss=result.loss
-        )
+        source = self.passes.of(self.progress.source_classes, batch)
+        labels = self.passes.labels_of(batch)
+        self.tally.update(result.logits, labels=labels, source=source, loss=result.loss)
         if self.guard.action == "off":
             return
         self.watch.see(result.logits, result.loss, source_classes=source)
         if self.watch.due(self.guard):
-            trouble = self.watch.check(self.guard, self.learner)
-            if trouble:
-                self._react(trouble)
+            self._check()
 
-    def _react(self, trouble: str) -> None:
+    def _check(self) -> None:
+        """Let the guard judge what it saw since the last check, and do what it is told to do."""
+        trouble = self.watch.check(self.guard, self.learner)
+        if trouble is None:
+            return
         step = self.learner.steps
         action = "recorded"
         if self.guard.action == "rollback":
@@ -180,6 +170,8 @@ class AdaptationRun:
         progress = self.progress
         before = self.tally.scores()
         progress.epoch, progress.batch = progress.epoch + 1, 0
+        if progress.epoch == self.learner.recipe.epochs and self.watch.steps:
+            self._check()  # the last steps do not fill a window
         after = self._consider(epoch=progress.epoch)
         self.history.epochs.append(
             EpochRecord(
@@ -209,11 +201,10 @@ class AdaptationRun:
         self.history.kept_epoch = self.progress.best_epoch
         if self.progress.best_epoch != self.progress.epoch:
             self.learner.load_state_tensors(self.progress.best)
-            self._pool = None
+            self._pool = self._batch_classes = None
 
     def _batch_statistics_pass(self, title: str, *, gather: bool = True) -> Scores:
         """All images with the recipe's statistics; gathers what the exported model will need."""
-        tally = Tally()
         weight = self.learner.recipe.normalization.export_weight(self.learner.batch_size)
         self._pool = self.learner.statistics.pool() if gather and weight else None
 
@@ -221,39 +212,37 @@ class AdaptationRun:
             return self.learner.forward(batch.images, learning=False).logits
 
         # Shuffled: folders are sorted by class, and batches of one class have odd statistics.
-        order = epoch_order(len(self.images), seed=self.seed, epoch=EVALUATION)
+        order = epoch_order(len(self.passes.images), seed=self.seed, epoch=EVALUATION)
         try:
-            self._batch_classes = self._pass(title, tally, forward, order=order).classes
+            predictions, scores = self._pass(title, forward, order=order)
         finally:
             if self._pool is not None:
                 self._pool.close()
-        return tally.scores()
+        self._batch_classes = predictions.classes
+        return scores
 
     def _hand_back(self) -> tuple[Predictions, Verdict]:
-        learner = self.learner
+        learner, statistics = self.learner, self.learner.statistics
+        learns = learner.recipe.learns
         weight = learner.recipe.normalization.export_weight(learner.batch_size)
-        adapts_statistics = bool(weight and learner.statistics.layers)
-        if adapts_statistics or learner.recipe.learns:
-            if self._batch_classes is None or (adapts_statistics and self._pool is None):
-                scores = self._batch_statistics_pass("statistics")
-                if not learner.recipe.learns:
-                    self._record_start(scores)
-        statistics = learner.statistics
+        adapts_statistics = bool(weight and statistics.layers)
+        missing = self._batch_classes is None or (adapts_statistics and self._pool is None)
+        if missing and (adapts_statistics or learns):
+            scores = self._batch_statistics_pass("statistics")
+            if not learns:
+                self._record_start(scores)
         source_buffers = statistics.buffers()
         if adapts_statistics and self._pool is not None:
             statistics.write(self._pool, weight=weight)
-        model = learner.release()
-
-        @torch.no_grad()
-        def forward(batch: Batch) -> Tensor:
-            return learner.forward_plain(batch.images)
-
-        tally = Tally()
-        predictions = self._pass("predictions", tally, forward)
-        self.history.final = tally.scores()
+        learner.release()
+        predictions, self.history.final = self._pass(
+            "predictions", lambda batch: learner.forward_plain(batch.images)
+        )
         if self._batch_classes is not None:
             gap = (predictions.classes != self._batch_classes).double().mean()
             self.history.statistics_gap = float(gap)
+        if self.guard.action == "off":
+            return predictions, Verdict("neutral", "the guard was off and judged nothing")
         verdict = judge(self.history, went_wrong=self._unmended())
         if verdict.word == "harmful" and self.guard.acts:
             learner.restore_source()
@@ -261,69 +250,15 @@ class AdaptationRun:
             self.history.final = self.history.source
             predictions = Predictions(self.progress.source_classes, self.progress.source_confidence)
             verdict = Verdict("refused", f"{verdict.reason}; the source model is handed back")
-        assert not model.training
         return predictions, verdict
 
     def _unmended(self) -> str | None:
-        """Trouble that is still in the state handed back, in words."""
-        events = self.history.events
-        if not events or self.guard.action == "rollback" or self.history.kept_epoch is not None:
-            return None
-        return f"step {events[-1].step}: {events[-1].trouble}"
+        """Trouble from before the state that is handed back, in words: nothing undid it."""
+        events = [e for e in self.history.events if e.step <= self.learner.steps]
+        return f"step {events[-1].step}: {events[-1].trouble}" if events else None
 
-    # Passes over the images.
-
-    @property
-    def _labelled(self) -> bool:
-        return self.images.labels is not None
-
-    def _labels_of(self, batch: Batch) -> Tensor | None:
-        labels = self.images.labels
-        return None if labels is None else labels[batch.indices].to(self.device)
-
-    def _source_of(self, batch: Batch) -> Tensor | None:
-        classes = self.progress.source_classes
-        return classes[batch.indices].to(self.device) if len(classes) else None
-
-    def _batches(
-        self, title: str, *, order: Tensor | None = None, start: int = 0
-    ) -> Iterator[Batch]:
-        size = self.learner.batch_size
-        yield from tqdm(
-            batches(self.images, batch_size=size, order=order, device=self.device, start=start),
-            desc=title,
-            initial=start,
-            total=batch_count(len(self.images), size),
-            disable=not self.show_progress,
-            delay=0.5,
-            leave=False,
-            unit="batch",
-        )
-
-    @torch.no_grad()
     def _pass(
-        self,
-        title: str,
-        tally: Tally,
-        forward: Callable[[Batch], Tensor],
-        *,
-        order: Tensor | None = None,
-    ) -> Predictions:
-        classes = torch.zeros(len(self.images), dtype=torch.int64)
-        confidence = torch.zeros(len(self.images))
-        for batch in self._batches(title, order=order):
-            logits = forward(batch)
-            labels = self._labels_of(batch)
-            _check_labels(labels, logits)
-            top = tally.update(logits, labels=labels, source=self._source_of(batch))
-            classes[batch.indices] = top.cpu()
-            confidence[batch.indices] = logits.float().softmax(dim=1).amax(dim=1).cpu()
-        return Predictions(classes, confidence)
-
-
-def _check_labels(labels: Tensor | None, logits: Tensor) -> None:
-    if labels is not None and len(labels) and int(labels.max()) >= logits.shape[1]:
-        raise AcclimateError(
-            f"expected labels below the model's {logits.shape[1]} classes, got {int(labels.max())}; "
-            "is this the model for these classes?"
-        )
+        self, title: str, forward: Callable[[Batch], Tensor], *, order: Tensor | None = None
+    ) -> tuple[Predictions, Scores]:
+        source = self.progress.source_classes
+        return self.passes.predict(title, forward, source=source, order=order)

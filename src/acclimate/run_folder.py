@@ -6,14 +6,21 @@ import json
 import time
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from acclimate.checkpoint import read_tensors, write_json, write_tensors
+from acclimate.checkpoint import (
+    json_writer,
+    read_tensors,
+    remove_partial,
+    tensors_writer,
+    write_files,
+)
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.result import SUMMARY, AdaptationResult
 
@@ -30,9 +37,8 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
     total = 0
     for name, tensor in sorted(tensors.items()):
         total = zlib.crc32(name.encode(), total)
-        total = zlib.crc32(
-            tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy(), total
-        )
+        plain = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        total = zlib.crc32(plain.numpy().data, total)
     return f"{total:08x}"
 
 
@@ -49,6 +55,7 @@ class RunFolder:
     def _claim(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            remove_partial(self.path)  # of a run that was killed while it wrote
             contents = sorted(p.name for p in self.path.iterdir())
         except OSError as error:
             raise AcclimateError(
@@ -60,7 +67,7 @@ class RunFolder:
                     f"the output folder {self.path} is not empty and holds no acclimate run "
                     f"({', '.join(contents[:3])}); choose another one"
                 )
-            write_json(self.path / IDENTITY, self.identity)
+            write_files({self.path / IDENTITY: json_writer(self.identity)})
             return
         try:
             found = json.loads((self.path / IDENTITY).read_text())
@@ -89,9 +96,9 @@ class RunFolder:
         """Whether the result is there, whole."""
         return (self.path / SUMMARY).exists()
 
-    def load(self, model: nn.Module) -> AdaptationResult:
+    def load(self, model: nn.Module, class_names: Sequence[str] | None) -> AdaptationResult:
         """The finished result."""
-        return AdaptationResult.load(self.path, model)
+        return replace(AdaptationResult.load(self.path, model), class_names=class_names)
 
     def resume(self, run: AdaptationRun) -> bool:
         """Let a run go on from its checkpoint, if there is one."""
@@ -105,7 +112,7 @@ class RunFolder:
         if time.monotonic() - self._last < self.every:
             return
         try:
-            write_tensors(self.path / CHECKPOINT, *run.state())
+            write_files({self.path / CHECKPOINT: tensors_writer(*run.state())})
         except AcclimateError as error:  # an hour of learning is worth more than its checkpoint
             warnings.warn(f"{error}; the run goes on without", AcclimateWarning, stacklevel=2)
         self._last = time.monotonic()

@@ -1,19 +1,20 @@
 """What the parts remember, as flat tensors: for checkpoints, snapshots and ``state_dict``.
 
-A state is a dataclass whose public fields hold tensors, dictionaries of tensors, modules, generators
-or numbers; a torch optimiser; or None. Values are restored in place, so references stay valid.
+A state is a dataclass whose public fields hold tensors, dictionaries of tensors, modules,
+generators or numbers; a torch optimiser; or None. Fields that start with an underscore are not
+kept. A dictionary of anything else is left alone: it describes the model, and does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["pack", "unpack"]
+__all__ = ["pack", "transform", "unpack"]
 
 
 def pack(state: Any) -> dict[str, Tensor]:
@@ -45,6 +46,12 @@ def pack(state: Any) -> dict[str, Tensor]:
             packed[name] = torch.tensor(int(value))
         elif isinstance(value, float):
             packed[name] = torch.tensor(value, dtype=torch.float64)
+        else:
+            raise TypeError(
+                f"{type(state).__name__}.{name} is a {type(value).__name__}, which no checkpoint "
+                "can hold: use tensors, dictionaries of tensors, modules, generators or numbers, "
+                "or start the name with an underscore if it need not be kept"
+            )
     return packed
 
 
@@ -60,7 +67,7 @@ def unpack(state: Any, packed: Mapping[str, Tensor]) -> None:
         if isinstance(value, nn.Module):
             value.load_state_dict(inner)
         elif isinstance(value, dict) and inner:
-            value.update({k: v.clone() for k, v in inner.items()})
+            value.update({k: v.to(value.get(k, v)).clone() for k, v in inner.items()})
         elif name in packed:
             stored = packed[name]
             if isinstance(value, Tensor):
@@ -69,6 +76,25 @@ def unpack(state: Any, packed: Mapping[str, Tensor]) -> None:
                 value.set_state(stored.cpu())
             else:
                 setattr(state, name, type(value)(stored.item()))
+
+
+def transform(state: Any, change: Callable[[Tensor], Tensor]) -> None:
+    """Put ``change(tensor)`` in every tensor's place: what ``module.to(...)`` does to a module."""
+    if state is None:
+        return
+    if isinstance(state, torch.optim.Optimizer):
+        for moments in state.state.values():
+            for key, value in moments.items():
+                if isinstance(value, Tensor) and value.ndim:  # step counters stay where they are
+                    moments[key] = change(value)
+        return
+    for name, value in _public_fields(state):
+        if isinstance(value, Tensor):
+            setattr(state, name, change(value))
+        elif isinstance(value, nn.Module):
+            value._apply(change)
+        elif isinstance(value, dict):
+            value.update({k: change(v) for k, v in value.items() if isinstance(v, Tensor)})
 
 
 def _public_fields(state: Any) -> list[tuple[str, Any]]:

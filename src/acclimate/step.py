@@ -23,13 +23,20 @@ class Step:
     """
 
     def __init__(
-        self, learner: Learner, images: Tensor, *, views: Sequence[Tensor] | None = None
+        self,
+        learner: Learner,
+        images: Tensor,
+        *,
+        views: Sequence[Tensor] | None = None,
+        learning: bool = True,
     ) -> None:
         self.learner = learner
         self.images = images
         self.views = [images] if views is None else list(views)
-        self._student: dict[int, Outputs] = {}
-        self._teacher: dict[int, Outputs] = {}
+        self.learning = learning
+        # Kept with their outputs: an id means nothing once its tensor is gone.
+        self._student: dict[int, tuple[Tensor, Outputs]] = {}
+        self._teacher: dict[int, tuple[Tensor, Outputs]] = {}
         self._source: Outputs | None = None
 
     @property
@@ -52,19 +59,14 @@ class Step:
     def student_of(self, view: Tensor) -> Outputs:
         """The learning model on one view."""
         if id(view) not in self._student:
-            self._student[id(view)] = self.learner.forward(view)
-        return self._student[id(view)]
+            self._student[id(view)] = view, self.learner.forward(view, learning=self.learning)
+        return self._student[id(view)][1]
 
     def teacher_of(self, view: Tensor) -> Outputs:
         """The teacher on one view."""
         if id(view) not in self._teacher:
-            self._teacher[id(view)] = self.learner.teacher_forward(self, view)
-        return self._teacher[id(view)]
-
-    @property
-    def student_is_known(self) -> bool:
-        """Whether the student has seen the batch itself (not only views of it)."""
-        return id(self.images) in self._student
+            self._teacher[id(view)] = view, self.learner.teacher_forward(self, view)
+        return self._teacher[id(view)][1]
 
     def forget(self) -> None:
         """Drop what depends on the student's parameters, after they moved within one step."""

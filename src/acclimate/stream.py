@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -17,7 +17,7 @@ from acclimate.learner import Learner
 from acclimate.models import LoadedModel
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
-from acclimate.state import pack, unpack
+from acclimate.state import pack, transform, unpack
 
 __all__ = ["Stream"]
 
@@ -31,7 +31,9 @@ class Stream(nn.Module):
     ``stream(images)`` returns logits, by default those computed *before* learning from the batch
     (``answer="before"``); ``answer="after"`` costs a second forward pass. ``episodic`` forgets
     everything before each batch, and answers after the update. Batches may have any size; a single
-    image is normalised with a mixture of its own and the source's statistics (1 : 16).
+    image is normalised with a mixture of its own and the source's statistics (1 : 16). The learning
+    rate holds for the recipe's own batch size; name another ``batch_size`` and it is scaled
+    linearly.
 
     The guard looks at the source model's answers on every ``check_every``-th batch, which costs one
     gradient-free forward pass there: 1/``check_every`` forward passes per batch on average.
@@ -42,6 +44,7 @@ class Stream(nn.Module):
     torch.Size([8, 3])
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         model: nn.Module | LoadedModel,
@@ -69,29 +72,32 @@ class Stream(nn.Module):
         self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed)
         self.learner.start_epoch()
         self.events: list[Event] = []
-        self.learns = chosen.learns
+        self.paused = False
         self._fresh = _copied(self.learner.state_tensors())
         self._watch = Watch()
         self._watch.start(self.learner)
         self._rollbacks = 0
 
+    @property
+    def learns(self) -> bool:
+        """Whether the next batch will move any parameter."""
+        return self.learner.recipe.learns and not self.paused
+
+    @torch.inference_mode(False)
     def forward(self, images: Tensor) -> Tensor:
         """Logits for a batch; learns from it unless paused."""
+        if images.is_inference():  # made under inference_mode: autograd wants one of its own
+            images = images.clone()
         if self.episodic:
             self._restart()
-        if not self.learns:
-            with torch.no_grad():
-                return self.learner.forward(images, learning=not self.learner.recipe.learns).logits
-        with torch.enable_grad():
-            result = self.learner.step(images)
+        if self.paused:
+            return self.learner.predict(images)
+        result = self.learner.step(images)
         self._guard(images, result.logits, result.loss)
-        if self.answer == "before":
-            return result.logits
-        with torch.no_grad():
-            return self.learner.forward(images, learning=False).logits
+        return result.logits if self.answer == "before" else self.learner.predict(images)
 
     def _guard(self, images: Tensor, logits: Tensor, loss: Tensor | None) -> None:
-        if self.guard.action == "off" or self.episodic or not self.learner.recipe.learns:
+        if self.guard.action == "off" or self.episodic or not self.learns:
             return
         full = self._watch.steps + 1 >= self.guard.check_every
         source = self.learner.source_forward(images).logits if full else None
@@ -118,11 +124,11 @@ class Stream(nn.Module):
 
     def pause(self) -> None:
         """Predict only, with the recipe's statistics, until :meth:`resume`."""
-        self.learns = False
+        self.paused = True
 
     def resume(self) -> None:
         """Learn again."""
-        self.learns = self.learner.recipe.learns
+        self.paused = False
         self._rollbacks = 0
 
     def reset(self) -> None:
@@ -141,12 +147,22 @@ class Stream(nn.Module):
         self.training = mode
         return self
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Stream:
+        """What ``to``, ``cuda`` and ``double`` call: what is remembered follows the model."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.learner.transform(fn)
+        self._fresh = {name: fn(tensor) for name, tensor in self._fresh.items()}
+        transform(self._watch, fn)
+        return self
+
     def get_extra_state(self) -> dict[str, Tensor]:
-        """What ``state_dict`` holds beside the model: everything needed to go on."""
+        """What ``state_dict`` holds beside the model: all it takes to go on, or to reset."""
         state = {f"learner/{k}": v for k, v in _copied(self.learner.state_tensors()).items()}
+        state |= {f"fresh/{k}": v for k, v in self._fresh.items()}
         state |= {f"watch/{k}": v for k, v in pack(self._watch).items()}
-        state |= {f"source/{k}": v for k, v in self.learner.source.items()}
-        return state | {"learns": torch.tensor(self.learns)}
+        state["paused"] = torch.tensor(self.paused)
+        state["rollbacks"] = torch.tensor(self._rollbacks)
+        return state
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
         """Go on from what ``state_dict`` held."""
@@ -155,9 +171,12 @@ class Stream(nn.Module):
             return {k[len(name) + 1 :]: v for k, v in state.items() if k.startswith(f"{name}/")}
 
         self.learner.load_state_tensors(under("learner"))
-        self.learner.source = under("source")
+        self._fresh = under("fresh")
+        for name, tensor in self.learner.source.items():
+            tensor.copy_(self._fresh[f"learning/{name}"])
         unpack(self._watch, under("watch"))
-        self.learns = bool(state["learns"])
+        self.paused = bool(state["paused"])
+        self._rollbacks = int(state["rollbacks"])
 
 
 def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,17 +1,18 @@
 """The guard's one line at the end: did adaptation look helpful, and why.
 
-Without labels, a model that became surer proves nothing: self-learning makes every model surer. What
-tells a new look of the images from a new mix of classes is *where* their statistics differ from the
-source's: a camera, a blur or a fog shows in all layers and most in the first; a set that holds only
-a few of the classes shows in the last, where classes live, and there new batch statistics do harm.
+Without labels, a model that became surer proves nothing: self-learning makes every model surer.
+What tells a new look of the images from a new mix of classes is *where* their statistics differ
+from the source's: a camera, a blur or a fog shows in all layers and most in the first; a set that
+holds only a few classes shows in the last, where classes live, and there new statistics do harm.
 ``benchmarks/label_free.py`` measures this; thresholds were set on the hold-out shifts only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 
 from acclimate.history import History
 from acclimate.metrics import Scores
@@ -26,12 +27,15 @@ FEW_FLIPS = 0.01
 NEARLY_ALL = 0.9
 """Above this share of changed answers the source model had nothing to say about these images."""
 
+LESS_SURE = 0.5
+"""Mean confidence that falls below this share of the source model's speaks against the answers."""
+
 NO_SURER = 0.02
 """Confidence gained per overturned answer that is no more than noise."""
 
-LATE_SHIFT, SPREAD = 1.3, 1.5
-"""Statistics that differ this many times more in the last layer than in the middle one, while the
-classes in use grew by this factor, speak of other classes rather than of another look."""
+LATE_SHIFT, SPREAD = 1.1, 1.5
+"""Statistics that differ this many times more in the last layer than on average, while the classes
+in use grew by this factor, speak of other classes rather than of another look."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +67,21 @@ def judge(history: History, *, went_wrong: str | None = None) -> Verdict:
     """
     source, start, final = history.source, history.start, history.final
     if source is None or final is None or final.agreement is None:
-        return Verdict("neutral", "the guard was off and compared nothing")
+        return Verdict("neutral", "nothing was compared with the source model")
     flips = 1 - final.agreement
     if went_wrong is not None:
         return Verdict("harmful", went_wrong)
+    if not math.isfinite(final.confidence):
+        return Verdict("harmful", "the answers are not finite")
     if flips < FEW_FLIPS:
         return Verdict("neutral", f"only {flips:.1%} of the answers changed")
     doubt = _doubt_of_statistics(history, source, start) if start is not None else None
     if doubt is not None:
         return doubt
-    if earned_confidence(source, final) < NO_SURER:
+    if earned_confidence(source, final) < NO_SURER and not _recovered(source, start):
         return Verdict(
-            "neutral", f"{flips:.0%} of the answers changed, but the model is no surer of the new ones"
+            "neutral",
+            f"{flips:.0%} of the answers changed, but the model is no surer of the new ones",
         )
     return Verdict(
         "helpful",
@@ -84,12 +91,17 @@ def judge(history: History, *, went_wrong: str | None = None) -> Verdict:
 
 
 def late_shift(shift: Sequence[float]) -> float:
-    """How much more the statistics of the last layer differ than those of the median layer.
+    """How much more the statistics of the last layer differ than those of the average layer.
 
-    >>> late_shift([0.05, 0.1, 0.3])
-    3.0
+    >>> late_shift([0.5, 0.5, 2.0])
+    2.0
     """
-    return shift[-1] / max(median(shift), 1e-12) if shift else 0.0
+    return shift[-1] / max(fmean(shift), 1e-12) if shift else 0.0
+
+
+def _recovered(source: Scores, start: Scores | None) -> bool:
+    """Whether new statistics brought back classes that the source model no longer used."""
+    return start is not None and start.diversity > SPREAD * source.diversity
 
 
 def _doubt_of_statistics(history: History, source: Scores, start: Scores) -> Verdict | None:
@@ -104,12 +116,17 @@ def _doubt_of_statistics(history: History, source: Scores, start: Scores) -> Ver
             f"{overturned}; the source model used {source.diversity:.1f} classes and is likely "
             "near chance here, so check some answers by hand",
         )
-    spread = start.diversity > SPREAD * source.diversity
-    if spread and late_shift(history.statistics_shift) > LATE_SHIFT:
-        return Verdict(
-            "harmful",
-            f"{overturned}, and the images differ from the source's most in the last layer: they "
-            f"seem to hold a few of the classes ({source.diversity:.1f} in use before, "
-            f"{start.diversity:.1f} after) rather than a new look; try normalization=source",
-        )
+    if _recovered(source, start):
+        because = ""
+        if late_shift(history.statistics_shift) > LATE_SHIFT:
+            because = "the images differ from the source's most in the last layer"
+        elif start.confidence < LESS_SURE * source.confidence:
+            because = f"confidence falls from {source.confidence:.2f} to {start.confidence:.2f}"
+        if because:
+            return Verdict(
+                "harmful",
+                f"{overturned}, and {because}: they seem to hold a few of the classes "
+                f"({source.diversity:.1f} in use before, {start.diversity:.1f} after) rather than "
+                "a new look; try normalization=source",
+            )
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -22,10 +23,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with show_warnings_plainly():
             status: int = args.command(args)
+            sys.stdout.flush()
             return status
     except AcclimateError as error:
         print(f"acclimate: {error}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
-        print("acclimate: interrupted; with --out, the same command goes on from here", file=sys.stderr)
+        hint = "with --out, the same command goes on from the last checkpoint"
+        print(f"acclimate: interrupted; {hint}", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # `acclimate list models | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,22 @@ from acclimate.errors import AcclimateError
 from acclimate.options import parse_assignments
 
 if TYPE_CHECKING:
+    from acclimate.history import EpochRecord
     from acclimate.models import LoadedModel
     from acclimate.result import AdaptationResult
 
 __all__ = ["run"]
 
 REFUSED = 3
+EVENTS_SHOWN = 5
+EPOCH_HEADER = (
+    "epoch",
+    "loss",
+    "error before update %",
+    "error after epoch %",
+    "agreement",
+    "classes in use",
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,24 +46,26 @@ def _adapt(args: argparse.Namespace) -> int:
     from acclimate.adaptation import adapt
     from acclimate.models import load
 
-    options = parse_assignments(args.set)
+    options = parse_assignments(args.set or [])
     _check_path(args.images)
-    loaded = load(args.model, weights=args.weights, unsafe_pickle=args.unsafe_pickle)
-    if not args.json:
-        print(loaded.describe(), end="\n\n", flush=True)
-    result = adapt(
-        loaded,
-        args.images,
-        args.recipe or "rpl",
-        options=options,
-        batch_size=args.batch_size,
-        guard=args.guard,
-        keep=args.keep,
-        out=args.out,
-        device=args.device,
-        seed=args.seed,
-        progress=not args.quiet,
-    )
+    # What a user's own model prints must not get between us and whoever reads the JSON.
+    with redirect_stdout(sys.stderr) if args.json else nullcontext():
+        loaded = load(args.model, weights=args.weights, unsafe_pickle=bool(args.unsafe_pickle))
+        if not args.json:
+            print(loaded.describe(), end="\n\n", flush=True)
+        result = adapt(
+            loaded,
+            args.images,
+            args.recipe or "rpl",
+            options=options,
+            batch_size=args.batch_size,
+            guard=args.guard or "rollback",
+            keep=args.keep or "last",
+            out=args.out,
+            device=args.device,
+            seed=args.seed,
+            progress=not args.quiet,
+        )
     if args.json:
         print(json.dumps({"model": loaded.name, **result.summary()}))
     else:
@@ -66,39 +79,42 @@ def _check_path(images: str) -> None:
 
 
 def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> str:
+    from acclimate.result import HISTORY, MODEL, PREDICTIONS, SUMMARY
+
+    history = result.history
     lines = [f"note: {note}" for note in result.notes]
-    rows = []
-    for record in result.history.epochs:
-        before, after = record.before_update, record.after_epoch
-        rows.append(
-            [
-                str(record.epoch),
-                "-" if before.loss is None else f"{before.loss:.4f}",
-                _percent(before.error),
-                _percent(after.error if after else None),
-                "-" if before.agreement is None else f"{before.agreement:.0%}",
-                f"{before.diversity:.1f}",
-            ]
-        )
-    if rows:
-        header = ["epoch", "loss", "error before update %", "error after epoch %", "agreement", "classes in use"]
-        lines += ["", table(rows, header=header)]
-    images = f"{len(result.predictions):,} images"
+    if history.epochs:
+        lines += ["", table([_row(record) for record in history.epochs], header=EPOCH_HEADER)]
     skipped = f", {result.skipped} skipped" if result.skipped else ""
-    lines += ["", f"{loaded.name}, recipe {result.recipe.name}, {images}{skipped}"]
-    if result.error_after is not None:
-        before, after = _percent(result.error_before), _percent(result.error_after)
-        labelled = result.history.final.labelled if result.history.final else 0
-        lines.append(f"error {before} % unadapted -> {after} % ({labelled:,} labelled images)")
-    if result.history.statistics_gap is not None:
-        gap = result.history.statistics_gap
-        lines.append(f"stored statistics answer {gap:.1%} of the images differently from batches")
-    for event in result.history.events[:5]:
+    images = f"{len(result.predictions):,} images{skipped}"
+    lines += ["", f"{loaded.name}, recipe {result.recipe.name}, {images}"]
+    if history.final is not None and result.error_after is not None:
+        errors = f"{_percent(result.error_before)} % unadapted -> {_percent(result.error_after)} %"
+        lines.append(f"error {errors} ({history.final.labelled:,} labelled images)")
+    if history.statistics_gap is not None:
+        gap = f"{history.statistics_gap:.1%}"
+        lines.append(f"stored statistics answer {gap} of the images differently from batches")
+    for event in history.events[:EVENTS_SHOWN]:
         lines.append(f"step {event.step}: {event.trouble}; {event.action}")
+    if len(history.events) > EVENTS_SHOWN:
+        lines.append(f"and {len(history.events) - EVENTS_SHOWN} more of these")
     lines.append(f"guard: {result.verdict}")
     if out:
-        lines.append(f"written to {out}: model.safetensors, predictions.csv, history.json, summary.json")
+        files = ", ".join((MODEL, PREDICTIONS, HISTORY, SUMMARY))
+        lines.append(f"written to {out}: {files}")
     return "\n".join(lines)
+
+
+def _row(record: EpochRecord) -> list[str]:
+    before, after = record.before_update, record.after_epoch
+    return [
+        str(record.epoch),
+        "-" if before.loss is None else f"{before.loss:.4f}",
+        _percent(before.error),
+        _percent(after.error if after else None),
+        "-" if before.agreement is None else f"{before.agreement:.0%}",
+        f"{before.diversity:.1f}",
+    ]
 
 
 def _percent(error: float | None) -> str:
@@ -106,7 +122,8 @@ def _percent(error: float | None) -> str:
 
 
 def _embedded_default(args: argparse.Namespace) -> int:
-    given = [name for name in ("weights", "recipe", "set", "batch_size", "out") if getattr(args, name)]
+    own = ("weights", "unsafe_pickle", "recipe", "set", "batch_size", "guard", "keep", "out")
+    given = [name for name in own if getattr(args, name) is not None]
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise AcclimateError(
@@ -126,5 +143,4 @@ def _embedded_default(args: argparse.Namespace) -> int:
     ]
     print(table(rows, header=["recipe", "error %", "what it does", ""]))
     print(f"\nguard: {demo.verdict}\n{demo.seconds:.1f} s. Your own images: acclimate adapt --help")
-    sys.stdout.flush()
     return 0

@@ -22,11 +22,13 @@ def run(args: argparse.Namespace) -> int:
 
         rows = [[name] for name in list_models(args.pattern)]
     if not rows:
-        raise AcclimateError(f"no {args.what} match {args.pattern!r}; try acclimate list {args.what}")
+        hint = f"try acclimate list {args.what}"
+        raise AcclimateError(f"no {args.what} match {args.pattern!r}; {hint}")
     if args.json:
         print(json.dumps([row[0] for row in rows]))
         return 0
     print(table(rows))
     if args.what == "models" and args.pattern == "*":
-        print("\nMore by prefix: 'timm:*', 'torchvision:*'; hf:NAME and py:package.module:function load too.")
+        print("\nMore by prefix: 'timm:*', 'torchvision:*'.")
+        print("hf:NAME_OR_DIR and py:package.module:function can be loaded, not listed.")
     return 0

@@ -15,8 +15,9 @@ __all__ = ["show_warnings_plainly"]
 
 @contextmanager
 def show_warnings_plainly() -> Iterator[None]:
-    """Print our warnings without file and line; leave everybody else's as they are."""
+    """Print our warnings, each once, without file and line; leave others' as they are."""
     with warnings.catch_warnings():
+        warnings.simplefilter("default", AcclimateWarning)
         others = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:

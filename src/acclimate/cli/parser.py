@@ -51,15 +51,17 @@ def _add_adapt(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = adapt.add_argument
-    add("--model", metavar="SPEC", help="torchvision:, timm:, hf:, acclimate: or py:package.module:function")
-    add("--weights", metavar="FILE", help="weights for the model (safetensors, or a plain state dict)")
-    add("--unsafe-pickle", action="store_true", help="trust --weights enough to unpickle it")
+    prefixes = "torchvision:, timm:, hf:, acclimate: or py:package.module:function"
+    add("--model", metavar="SPEC", help=prefixes)
+    add("--weights", metavar="FILE", help="weights to fill it with: safetensors or a state dict")
+    trust = "trust --weights enough to unpickle it"
+    add("--unsafe-pickle", action="store_true", default=None, help=trust)
     add("--images", metavar="PATH", help="a folder of images, or an .npz or .npy file")
     add("--recipe", metavar="NAME", help="how to adapt (default: rpl; see acclimate list recipes)")
-    add("--set", metavar="PART.OPTION=VALUE", action="append", default=[], help="change the recipe")
+    add("--set", metavar="PART.OPTION=VALUE", action="append", help="change the recipe")
     add("--batch-size", type=int, metavar="N", help="images per step; the learning rate follows")
-    add("--guard", choices=get_args(Action), default="rollback", help="when it goes wrong (default: %(default)s)")
-    add("--keep", choices=get_args(Keep), default="last", help="which state to hand back (default: %(default)s)")
+    add("--guard", choices=get_args(Action), help="when it goes wrong (default: rollback)")
+    add("--keep", choices=get_args(Keep), help="which state to hand back (default: last)")
     add("--out", metavar="DIR", help="write checkpoint, history, predictions.csv and summary there")
     add("--device", help="cpu, cuda, cuda:1, ... (default: cuda if there is one)")
     add("--seed", type=int, default=0, help="default: %(default)s")

@@ -58,7 +58,7 @@ def run_demo(
             model,
             images,
             recipe,
-            labels=torch.from_numpy(labels),
+            labels=labels,
             device=device,
             seed=seed,
             progress=progress,

@@ -20,8 +20,8 @@ def random_crops(
 ) -> Tensor:
     """One crop per image: an area of ``scale``, an aspect of 3:4 to 4:3, flipped half the time.
 
-    >>> crops = random_crops(torch.rand(2, 3, 16, 16), (0.2, 0.5), generator=torch.Generator(), size=8)
-    >>> crops.shape
+    >>> images = torch.rand(2, 3, 16, 16)
+    >>> random_crops(images, (0.2, 0.5), generator=torch.Generator(), size=8).shape
     torch.Size([2, 3, 8, 8])
     """
     n, channels, height, width = images.shape

@@ -1,14 +1,15 @@
 """DINO as test-time adaptation (Caron et al. 2021; the paper's ``tbl:table-5``).
 
-A student and its moving average look at different crops of an image; the student's projection of one
-crop must match the teacher's sharpened, centred projection of another. The classifier takes no part
-in the loss, so its weights stay as they are and turn the adapted features into predictions.
+A student and its moving average look at different crops of an image; the student's projection of
+one crop must match the teacher's sharpened, centred projection of another. The classifier takes no
+part in the loss, so its weights stay as they are and turn the adapted features into predictions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,8 +29,6 @@ from acclimate.selectors import All
 from acclimate.teachers import MovingAverage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from acclimate.learner import Learner
     from acclimate.step import Step
 
@@ -102,12 +101,14 @@ class Dino(Objective):
         check_range(self, "teacher_temperature", low=0, open_low=True)
         check_range(self, "centre_momentum", low=0, high=1)
         check_range(self, "local_crops", low=0)
+        for size in ("local_size", "hidden", "bottleneck", "prototypes"):
+            check_range(self, size, low=1)
 
     def prepare(self, learner: Learner) -> DinoState:
         """Build the head on the classifier's input features."""
         classifier = find_classifier(learner.model)[1]
-        width = getattr(classifier, "in_features", None) or classifier.weight.shape[1]
-        assert isinstance(width, int)
+        assert isinstance(classifier.weight, Tensor)
+        width = classifier.weight.shape[1]
         head = DinoHead(
             width, hidden=self.hidden, bottleneck=self.bottleneck, out=self.prototypes
         ).reset(learner.generator)
@@ -128,20 +129,19 @@ class Dino(Objective):
         self, state: DinoState, features: Tensor, weights: Mapping[str, Tensor] | None
     ) -> Tensor:
         """The head's projections: the student's, or with the teacher's weights."""
-        if weights is None:
-            return state.head(features)
-        return functional_call(state.head, dict(weights), (features,))
+        own = weights or {}
+        projections: Tensor = functional_call(state.head, dict(own), (features,))
+        return projections
 
     def views(self, state: DinoState, images: Tensor) -> Sequence[Tensor]:
         """Two large crops and some small ones."""
-        crops = [
-            random_crops(images, (0.4, 1.0), generator=state.generator)
-            for _ in range(GLOBAL_CROPS)
+        draw, size = state.generator, self.local_size
+        large = [random_crops(images, (0.4, 1.0), generator=draw) for _ in range(GLOBAL_CROPS)]
+        small = [
+            random_crops(images, (0.05, 0.4), size=size, generator=draw)
+            for _ in range(self.local_crops)
         ]
-        for _ in range(self.local_crops):
-            size = self.local_size
-            crops.append(random_crops(images, (0.05, 0.4), size=size, generator=state.generator))
-        return crops
+        return large + small
 
     def loss(self, state: DinoState, step: Step) -> Tensor:
         """Cross-entropy between every teacher crop and every other student crop, per image."""
@@ -168,15 +168,13 @@ def _projections(values: Tensor | None) -> Tensor:
     return values
 
 
-def _fill(head: DinoHead, path: str | Path) -> None:
-    from pathlib import Path
-
+def _fill(head: DinoHead, path: str) -> None:
     tensors, _ = read_tensors(Path(path))
     try:
         head.load_state_dict(tensors)
     except RuntimeError as error:
         detail = str(error).splitlines()[-1].strip()
-        raise AcclimateError(f"{path} does not hold weights for this DINO head: {detail}") from error
+        raise AcclimateError(f"{path} holds no weights for this DINO head: {detail}") from error
 
 
 DINO = Recipe(

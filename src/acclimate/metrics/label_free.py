@@ -16,7 +16,8 @@ def effective_classes(mean_probability: Tensor) -> Tensor:
     >>> effective_classes(torch.tensor([0.5, 0.5, 0.0]))
     tensor(2.)
     """
-    return torch.special.entr(mean_probability).sum().exp()
+    entropy: Tensor = torch.special.entr(mean_probability).sum()
+    return entropy.exp()
 
 
 def information_maximization(*, diversity: float, entropy: float) -> float:
@@ -29,7 +30,7 @@ def information_maximization(*, diversity: float, entropy: float) -> float:
 
 
 def nuclear_norm_score(gram: Tensor, images: int) -> float:
-    """Nuclear norm of the N × C prediction matrix P from PᵀP, over its upper bound √(N · min(N, C)).
+    """Nuclear norm of the N × C predictions P from PᵀP, over its upper bound √(N · min(N, C)).
 
     >>> p = torch.eye(2).repeat(3, 1)
     >>> round(nuclear_norm_score((p.T @ p).double(), images=6), 6)

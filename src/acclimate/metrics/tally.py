@@ -80,13 +80,14 @@ class Tally:
         source: Tensor | None = None,
         loss: Tensor | None = None,
     ) -> Tensor:
-        """Add a batch; ``source`` is the source model's classes for it. Returns the predicted classes."""
+        """Add a batch, ``source`` being the source model's classes; the predicted classes."""
         log_p = torch.log_softmax(logits.float(), dim=1)
         p = log_p.exp()
         top = p.argmax(dim=1)
         classes = logits.shape[1]
+        self._move(logits.device)
         if self.images == 0:
-            self._start(classes, logits.device)
+            self._start(classes)
         self.images += len(logits)
         self.confidence += p.amax(dim=1).double().sum()
         self.entropy -= (p * log_p).sum(dim=1).double().sum()
@@ -106,10 +107,12 @@ class Tally:
             self.losses += len(logits)
         return top
 
-    def _start(self, classes: int, device: torch.device) -> None:
+    def _move(self, device: torch.device) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, Tensor):
+            if isinstance(value, Tensor) and value.device != device:
                 setattr(self, name, value.to(device))
+
+    def _start(self, classes: int) -> None:
         self.probability = self.probability.new_zeros(classes)
         self.counts = self.counts.new_zeros(classes)
         if classes <= GRAM_CLASSES:

@@ -13,7 +13,7 @@ __all__ = ["WideResNet"]
 
 
 class _Block(nn.Module):
-    """Norm, ReLU, convolution, twice; the shortcut starts after the first activation if it widens."""
+    """Norm, ReLU, convolution, twice; a widening shortcut starts after the first activation."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -28,7 +28,8 @@ class _Block(nn.Module):
         """The block's sum."""
         active = F.relu(self.bn1(x), inplace=True)
         residual = x if self.shortcut is None else self.shortcut(active)
-        return residual + self.conv2(F.relu(self.bn2(self.conv1(active)), inplace=True))
+        change: Tensor = self.conv2(F.relu(self.bn2(self.conv1(active)), inplace=True))
+        return residual + change
 
 
 class WideResNet(nn.Module):
@@ -56,4 +57,5 @@ class WideResNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
         x = F.relu(self.bn(self.blocks(self.conv1(x))), inplace=True)
-        return self.fc(x.mean(dim=(2, 3)))
+        logits: Tensor = self.fc(x.mean(dim=(2, 3)))
+        return logits

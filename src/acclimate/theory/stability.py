@@ -23,8 +23,8 @@ class Collapse:
 def will_collapse(tau_s: float, tau_t: float, stop_gradient: bool) -> Collapse:
     """Whether the two-point model collapses at these student and teacher temperatures.
 
-    With stop-gradient (pseudo-labels) it does not if τs > τt; without (entropy minimisation) it does
-    not if τs > τt/2. On the boundary the linear analysis is silent and this answers no.
+    With stop-gradient (pseudo-labels) it does not if τs > τt; without (entropy minimisation) it
+    does not if τs > τt/2. On the boundary the linear analysis is silent and this answers no.
 
     >>> bool(will_collapse(1.0, 1.0, stop_gradient=False)), bool(will_collapse(0.1, 1.0, True))
     (False, True)

@@ -1,0 +1,78 @@
+"""``acclimate list``, ``--help`` and ``--version``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import acclimate
+from acclimate.cli import main
+
+NAMED = {"none", "bn", "bn-prior", "ent", "hard", "soft", "rpl", "rpl-epoch", "dino"}
+
+
+def test_recipes_with_what_they_do(capfd):
+    assert main(["list", "recipes"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capfd.readouterr().out.splitlines())
+    assert set(lines) >= NAMED
+    assert "robust pseudo-labels" in lines["rpl"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["recipes", "rpl*"], ["rpl", "rpl-epoch"]),
+        (["models", "acclimate:dig*"], ["acclimate:digits"]),
+        (["models", "torchvision:resnet5?"], ["torchvision:resnet50"]),
+    ],
+)
+def test_patterns_and_json(words, expected, capfd):
+    assert main(["list", *words, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == expected
+    assert main(["list", *words]) == 0
+    assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == expected
+
+
+def test_models_say_how_to_find_more(capfd):
+    assert main(["list", "models"]) == 0
+    out = capfd.readouterr().out
+    assert "acclimate:digits" in out
+    assert "'timm:*'" in out
+
+
+def test_nothing_found_is_a_mistake(capfd):
+    assert main(["list", "recipes", "zzz*"]) == 2
+    assert "no recipes match 'zzz*'; try acclimate list recipes" in capfd.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["list", "cakes"])
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    pipe = f"{sys.executable} -m acclimate list models 'torchvision:*' | head -1"
+    done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True)
+    assert done.stdout.startswith("torchvision:")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["adapt", "--help"], ["--version"]])
+def test_help_is_quick_it_imports_no_torch(words):
+    code = (
+        "import sys, acclimate.cli\n"
+        "try:\n    acclimate.cli.main(sys.argv[1:])\n"
+        "except SystemExit as done:\n    assert not done.code\n"
+        "heavy = {'torch', 'numpy', 'sklearn', 'PIL'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = acclimate.__version__ if words == ["--version"] else "usage: acclimate"
+    assert expected in done.stdout
+
+
+def test_no_command_is_a_mistake(capfd):
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 2

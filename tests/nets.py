@@ -1,0 +1,93 @@
+"""Small models and images that the tests of the core share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.models._torchvision import import_torchvision
+
+CLASSES = 5
+torch.set_num_threads(1)  # These nets are too small to share out.
+
+
+def images(n: int = 8, *, seed: int = 0, size: int = 8, shift: float = 0.5) -> Tensor:
+    """Noise that is off-centre, as target images are."""
+    draw = torch.Generator().manual_seed(seed)
+    return 1.5 * torch.randn(n, 3, size, size, generator=draw) + shift
+
+
+def _settle(net: nn.Module, seed: int) -> nn.Module:
+    """Weights from a seed, and statistics as if the net had been trained on something."""
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in net.named_parameters():
+            scale = 0.3 if p.ndim > 1 else 0.1
+            start = 1.0 if p.ndim == 1 and name.endswith("weight") else 0.0
+            p.copy_(start + scale * torch.randn(p.shape, generator=draw))
+        for name, b in net.named_buffers():
+            if name.endswith("running_mean"):
+                b.copy_(0.3 * torch.randn(b.shape, generator=draw))
+            elif name.endswith("running_var"):
+                b.copy_(0.5 + torch.rand(b.shape, generator=draw))
+    return net.eval()
+
+
+def bn_net(seed: int = 0, *, classes: int = CLASSES) -> nn.Sequential:
+    """Two convolutions with batch norm."""
+    net = nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Conv2d(6, 8, 3, stride=2),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, classes),
+    )
+    _settle(net, seed)
+    return net
+
+
+def gn_net(seed: int = 0) -> nn.Sequential:
+    """The same with group norm."""
+    net = nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1),
+        nn.GroupNorm(2, 6),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(6, CLASSES),
+    )
+    _settle(net, seed)
+    return net
+
+
+def tiny_vit(seed: int = 0, **options: Any) -> nn.Module:
+    """timm's vision transformer, a few thousand parameters small."""
+    import_torchvision()
+    import timm
+
+    torch.manual_seed(seed)
+    small = {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
+    net: nn.Module = timm.models.VisionTransformer(**{**small, "num_classes": CLASSES, **options})
+    return net.eval()
+
+
+def same_tensors(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    """Bit by bit, NaN equal to NaN."""
+    return a.keys() == b.keys() and all(
+        torch.equal(a[k].nan_to_num(7.0), b[k].nan_to_num(7.0))
+        if a[k].is_floating_point()
+        else torch.equal(a[k], b[k])
+        for k in a
+    )
+
+
+def snapshot(module: nn.Module) -> dict[str, Tensor]:
+    """A copy of a module's state."""
+    return {k: v.clone() for k, v in module.state_dict().items()}

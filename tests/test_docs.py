@@ -1,0 +1,65 @@
+"""What README and docs show must run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from nets import bn_net
+
+import acclimate
+from acclimate.parts import PARTS
+from acclimate.recipes import RECIPES
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+
+
+def test_the_example_of_an_own_method_runs():
+    source = next(b for b in blocks("docs/researchers.md") if "register_recipe" in b)
+    try:
+        exec(compile(source, "docs/researchers.md", "exec"), {})
+        data = torch.rand(48, 3, 8, 8)
+        result = acclimate.adapt(
+            bn_net(), data, "margin", options={"objective.power": 2}, progress=False
+        )
+        assert result.recipe.objective.power == 2
+        assert result.history.epochs[0].before_update.loss is not None
+    finally:
+        RECIPES._entries.pop("margin", None)
+        PARTS["objective"]._entries.pop("margin", None)
+
+
+def test_the_readme_lists_every_part():
+    readme = (ROOT / "README.md").read_text()
+    rows = dict(re.findall(r"^\| (\w+) \| (.*) \|$", readme, flags=re.MULTILINE))
+    for slot in PARTS:
+        if slot == "regularizer":  # there is none to choose yet
+            continue
+        listed = set(re.findall(r"`([a-z-]+)`", rows[slot]))
+        assert listed == set(PARTS[slot].names()), slot
+
+
+def test_the_readme_shows_the_stored_run():
+    stored = json.loads((ROOT / "benchmarks/results/demo.json").read_text())
+    readme = (ROOT / "README.md").read_text()
+    for recipe, error in stored["error"].items():
+        row = re.search(rf"^\| `{recipe}`: .*? \| ([\d.]+) % \|", readme, flags=re.MULTILINE)
+        assert row is not None
+        assert float(row[1]) == pytest.approx(error, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert ((ROOT / page).parent / target).exists(), target

@@ -1,0 +1,325 @@
+"""What is kept on disk: files anyone can read, and all of them or none."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import resource
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from torch import nn
+
+import acclimate
+from acclimate.demo.digits import PREPROCESSING, digits
+from acclimate.demo.model import load_digits_model
+from acclimate.errors import AcclimateError
+from acclimate.result import AdaptationResult
+from acclimate.run_folder import RunFolder
+
+IMAGES = digits("held-out", shifted=True)[0][:100]
+FILES = ["history.json", "model.safetensors", "predictions.csv", "summary.json"]
+
+
+def adapt(data=IMAGES, model=None, seed=0, **options):
+    model = load_digits_model() if model is None else model
+    options = {"options": {"epochs": 1}, "batch_size": 50, "progress": False, **options}
+    return acclimate.adapt(model, data, "ent", seed=seed, **options)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return adapt()
+
+
+NET = """
+from torch import nn
+
+def build():
+    def block(i, o, s):
+        return [nn.Conv2d(i, o, 3, stride=s, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU()]
+    return nn.Sequential(*block(1, 32, 1), *block(32, 32, 1), *block(32, 64, 2),
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+"""
+
+WITHOUT_US = """
+import csv, sys
+import torch
+from safetensors.torch import load_file
+from net import build
+
+model = build()
+model.load_state_dict(load_file("out/model.safetensors"), strict=True)
+images = torch.load("images.pt", weights_only=True)
+with torch.no_grad():
+    answers = [int(model.eval()(image[None]).argmax()) for image in images]
+rows = list(csv.DictReader(open("out/predictions.csv")))
+assert answers == [int(row["class"]) for row in rows], "other predictions"
+assert len(set(answers)) > 3
+assert "acclimate" not in sys.modules
+print("same", len(answers))
+"""
+
+
+def test_the_saved_model_needs_no_acclimate(result, tmp_path):
+    result.save(tmp_path / "out")
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "check.py").write_text(WITHOUT_US)
+    images = PREPROCESSING.normalize(torch.from_numpy(IMAGES)[:, None])
+    torch.save(images, tmp_path / "images.pt")
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "check.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "same 100\n", done.stderr
+
+
+def test_the_files_say_everything(result, tmp_path):
+    assert result.save(tmp_path / "deep" / "out") == tmp_path / "deep" / "out"
+    out = tmp_path / "deep" / "out"
+    assert sorted(p.name for p in out.iterdir()) == FILES
+    assert set(load_file(out / "model.safetensors")) == set(result.model.state_dict())
+    rows = list(csv.DictReader((out / "predictions.csv").open()))
+    assert [int(row["class"]) for row in rows] == result.predictions.tolist()
+    assert [row["name"] for row in rows] == [row["class"] for row in rows]  # digits are so called
+    assert [row["image"] for row in rows] == list(result.names)
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["guard"]["verdict"] == result.verdict.word
+    assert summary["recipe"]["name"] == "ent"
+    assert summary["recipe"]["optimizer"]["lr"] == 0.01
+    assert {"seed", "weights", "images", "versions", "batch_size"} <= set(summary["run"])
+    history = json.loads((out / "history.json").read_text())
+    assert history["epochs"][0]["before_update"]["images"] == 100
+
+
+def test_what_was_saved_loads_again(result, tmp_path):
+    result.save(tmp_path)
+    model = load_digits_model().model
+    again = AdaptationResult.load(tmp_path, model)
+    assert again.model is model
+    assert not model.training
+    for key, value in result.model.state_dict().items():
+        assert torch.equal(value, again.model.state_dict()[key])
+    assert torch.equal(again.predictions, result.predictions)
+    torch.testing.assert_close(again.confidence, result.confidence, atol=1e-6, rtol=0)
+    assert again.history == result.history
+    assert again.recipe == result.recipe
+    assert again.verdict == result.verdict
+    assert (list(again.names), again.notes, again.record) == (
+        list(result.names),
+        result.notes,
+        result.record,
+    )
+
+
+def test_adapters_are_kept_beside_the_models_own_keys(tmp_path):
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(64)
+            self.attn, self.mlp = nn.Linear(64, 64), nn.Linear(64, 64)
+
+        def forward(self, x):
+            return x + self.mlp(self.attn(self.norm(x)))
+
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Flatten(), Block(), nn.Linear(64, 10))
+
+    source = build()
+    images = torch.randn(40, 1, 8, 8)
+    options = {"selector": "adapters", "selector.width": 4, "epochs": 1, "optimizer.lr": 1.0}
+    result = adapt(images, build(), options=options)
+    assert set(source.state_dict()) < set(result.model.state_dict())
+    result.save(tmp_path)
+    again = AdaptationResult.load(tmp_path, build())
+    with torch.no_grad():
+        assert torch.equal(again.model(images), result.model(images))
+
+
+def test_another_architecture_or_no_result_is_refused(result, tmp_path):
+    result.save(tmp_path)
+    with pytest.raises(AcclimateError, match="belongs to another architecture than Linear"):
+        AdaptationResult.load(tmp_path, nn.Linear(2, 2))
+    (tmp_path / "summary.json").unlink()
+    with pytest.raises(AcclimateError, match="does not hold a finished result"):
+        AdaptationResult.load(tmp_path, load_digits_model().model)
+    with pytest.raises(AcclimateError, match="could not read"):
+        AdaptationResult.load(tmp_path / "nowhere", load_digits_model().model)
+
+
+def test_odd_file_names_come_back_as_they_were(tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    odd = ['a,"b".png', "zwölf.png", "line\nbreak.png", os.fsdecode(b"\xff.png")]
+    for name, picture in zip(odd, IMAGES, strict=False):
+        try:
+            Image.fromarray(picture).save(photos / name)
+        except OSError:
+            pytest.skip("this file system refuses such names")
+    result = adapt(photos, out=tmp_path / "out")
+    assert sorted(result.names) == sorted(odd)
+    assert list(adapt(photos, out=tmp_path / "out").names) == list(result.names)
+
+
+def test_models_with_tied_weights_are_saved_whole(tmp_path):
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(64)
+            self.one = nn.Linear(64, 64)
+            self.head = nn.Linear(64, 64)
+            self.head.weight = self.one.weight
+
+        def forward(self, x):
+            return self.head(self.one(self.norm(x.flatten(1))))
+
+    result = adapt(np.float32(IMAGES[:, None] / 255), Tied())
+    result.save(tmp_path)
+    fresh = Tied()
+    fresh.load_state_dict(load_file(tmp_path / "model.safetensors"), strict=True)
+    assert torch.equal(fresh.head.weight, result.model.head.weight)
+
+
+# A full disk. RLIMIT_FSIZE makes the kernel refuse to write more, as a full disk does.
+
+
+def limit_files(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def in_child(work: Callable[[], object]) -> str:
+    """Do some work in a process of its own; what it returned, or the error it raised, in words."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = str(work())
+        except AcclimateError as error:
+            said = f"AcclimateError: {error}"
+        except BaseException:
+            said = traceback.format_exc()
+        os.write(write, said.encode()[:4000])
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("limit", [0, 10_000, 117_000])
+def test_a_full_disk_leaves_the_previous_result_whole(result, limit, tmp_path):
+    result.save(tmp_path)
+    before = contents(tmp_path)
+    assert len(before["model.safetensors"]) > limit
+    other = adapt(seed=1)
+
+    def save() -> object:
+        limit_files(limit)
+        return other.save(tmp_path)
+
+    said = in_child(save)
+    assert said.startswith(f"AcclimateError: could not write {tmp_path / 'model.safetensors'}: ")
+    assert said.endswith("; the previous one is untouched")
+    assert contents(tmp_path) == before
+    other.save(tmp_path)  # room again
+    assert contents(tmp_path)["model.safetensors"] != before["model.safetensors"]
+
+
+def test_a_disk_that_fills_up_between_two_files_keeps_the_previous_result(result, tmp_path):
+    result.save(tmp_path)
+    before = contents(tmp_path)
+    times = 200  # predictions.csv outgrows the model
+    longer = replace(
+        adapt(seed=1),
+        names=list(result.names) * times,
+        predictions=result.predictions.repeat(times),
+        confidence=result.confidence.repeat(times),
+    )
+
+    def save() -> object:
+        limit_files(150_000)
+        return longer.save(tmp_path)
+
+    assert f"could not write {tmp_path / 'predictions.csv'}" in in_child(save)
+    assert contents(tmp_path) == before
+
+
+def test_a_checkpoint_that_cannot_be_written_only_warns(tmp_path):
+    # DINO's head is in the checkpoint and not in the result: the one finds no room, the other does.
+    options = {"epochs": 1, "objective.local_crops": 0, "objective.prototypes": 64}
+
+    def run() -> object:
+        limit_files(300_000)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            settings = {"options": options, "batch_size": 50, "progress": False}
+            out = {"out": tmp_path, "checkpoint_every": 0}
+            acclimate.adapt(load_digits_model(), IMAGES, "dino", **settings, **out)
+        return [str(warning.message) for warning in said]
+
+    said = in_child(run)
+    assert f"could not write {tmp_path / 'checkpoint.safetensors'}" in said
+    assert "the run goes on without" in said
+    assert sorted(contents(tmp_path)) == sorted([*FILES, "run.json"])
+
+
+def test_a_result_that_cannot_be_written_leaves_its_checkpoint(tmp_path, monkeypatch):
+    finish = RunFolder.finish
+
+    def finish_on_full_disk(self: RunFolder, result: AdaptationResult) -> None:
+        limit_files(1000)
+        finish(self, result)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "finish", finish_on_full_disk)
+        said = in_child(lambda: adapt(out=tmp_path, checkpoint_every=0))
+    assert f"could not write {tmp_path / 'model.safetensors'}" in said
+    assert sorted(contents(tmp_path)) == ["checkpoint.safetensors", "run.json"]
+    resumed, straight = adapt(out=tmp_path), adapt()  # room again: it goes on from there
+    assert torch.equal(resumed.predictions, straight.predictions)
+    assert sorted(contents(tmp_path)) == sorted([*FILES, "run.json"])
+
+
+# Folders that cannot be used.
+
+
+def test_an_output_that_is_a_file_or_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "below", Path("/dev/null/run")):
+        with pytest.raises(AcclimateError, match=r"cannot use .* as output folder"):
+            adapt(out=out)
+        with pytest.raises(AcclimateError, match="could not make the folder"):
+            adapt().save(out)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_read_only_folder(result, tmp_path):
+    tmp_path.chmod(0o555)
+
+    def save() -> object:
+        os.chdir(tmp_path)
+        if os.geteuid() == 0:
+            os.setuid(65534)  # root may write anywhere
+        return result.save(".")
+
+    said = in_child(save)
+    assert "could not write model.safetensors" in said
+    assert "Permission denied" in said
+    assert contents(tmp_path) == {}

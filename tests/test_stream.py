@@ -1,0 +1,375 @@
+"""A module that predicts while it learns."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.guard import Guard
+from acclimate.learner import Learner
+from acclimate.recipes import get_recipe
+from acclimate.stream import PATIENCE, Stream
+from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
+
+LR = {"optimizer.lr": 0.05}
+ADAM = {"optimizer": "adam", "optimizer.lr": 1e-3}
+BATCHES = [images(8, seed=seed) for seed in range(12)]
+
+
+def run(stream: Stream, batches: list[Tensor]) -> list[Tensor]:
+    return [stream(batch) for batch in batches]
+
+
+def test_answers_come_from_before_the_update_unless_asked_for_after() -> None:
+    by_hand = Learner(bn_net(), get_recipe("ent", LR))
+    before = [by_hand.step(x).logits for x in BATCHES[:3]]
+    torch.testing.assert_close(run(Stream(bn_net(), "ent", options=LR), BATCHES[:3]), before)
+
+    by_hand = Learner(bn_net(), get_recipe("ent", LR))
+    after = []
+    for x in BATCHES[:3]:
+        by_hand.step(x)
+        after.append(by_hand.predict(x))
+    stream = Stream(bn_net(), "ent", options=LR, answer="after")
+    torch.testing.assert_close(run(stream, BATCHES[:3]), after)
+    assert not torch.allclose(before[0], after[0])
+
+
+def test_an_unknown_time_to_answer_is_refused() -> None:
+    with pytest.raises(AcclimateError, match="expected answer 'before' or 'after', got 'now'"):
+        Stream(bn_net(), answer="now")  # type: ignore[arg-type]
+
+
+def test_the_users_model_is_left_alone_unless_inplace() -> None:
+    net = bn_net().train()
+    before = snapshot(net)
+    run(Stream(net, "ent", options=LR), BATCHES[:3])
+    assert same_tensors(snapshot(net), before)
+    assert net.training
+    assert all(p.requires_grad and p.grad is None for p in net.parameters())
+    stream = Stream(net, "ent", options=LR, inplace=True)
+    stream(BATCHES[0])
+    assert stream.model is net
+    assert not same_tensors(snapshot(net), before)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        ADAM,
+        {"normalization": "running"},
+        {"objective.stop_gradient": True, "teacher": "moving-average"},
+    ],
+)
+def test_reset_returns_to_the_source_bit_by_bit(options: dict[str, Any]) -> None:
+    stream = Stream(bn_net(), "ent", options={**LR, **options})
+    first = run(stream, BATCHES)
+    stream.reset()
+    assert same_tensors(snapshot(stream.model), snapshot(bn_net()))
+    assert all(torch.equal(a, b) for a, b in zip(first, run(stream, BATCHES), strict=True))
+
+
+def test_pause_predicts_with_the_recipes_statistics_and_resume_learns_on() -> None:
+    stream = Stream(bn_net(), "ent", options=LR)
+    stream(BATCHES[0])
+    stream.pause()
+    assert not stream.learns
+    kept = snapshot(stream.model)
+    paused = run(stream, [BATCHES[1], BATCHES[1]])
+    assert torch.equal(*paused)
+    assert same_tensors(snapshot(stream.model), kept)
+    torch.testing.assert_close(paused[0], stream.learner.predict(BATCHES[1]))
+    stream.resume()
+    assert stream.learns
+    stream(BATCHES[1])
+    assert not same_tensors(snapshot(stream.model), kept)
+
+
+def test_pause_stops_a_running_estimate_too() -> None:
+    stream = Stream(bn_net(), "bn", options={"normalization": "running"})
+    stream(BATCHES[0])
+    stream.pause()
+    estimate = stream.learner.statistics.running["1.mean"].clone()
+    stream(BATCHES[1])
+    assert torch.equal(stream.learner.statistics.running["1.mean"], estimate)
+    stream.resume()
+    stream(BATCHES[1])
+    assert not torch.equal(stream.learner.statistics.running["1.mean"], estimate)
+
+
+CASES = [
+    ("ent", {}),
+    ("rpl", ADAM),
+    ("hard", {"teacher": "moving-average", "teacher.momentum": 0.5}),
+    ("bn", {"normalization": "running"}),
+    ("hard", {"normalization": "running", "teacher": "frozen"}),
+]
+
+
+@pytest.mark.parametrize("through_a_file", [False, True])
+@pytest.mark.parametrize(("recipe", "options"), CASES)
+def test_state_dict_goes_on_in_a_fresh_stream_bit_by_bit(
+    recipe: str, options: dict[str, Any], through_a_file: bool
+) -> None:
+    guard = Guard(check_every=3, max_drift=10.0, min_diversity=0.0)
+    first = Stream(bn_net(), recipe, options={**LR, **options}, guard=guard)
+    run(first, BATCHES[:4])
+    state = first.state_dict()
+    if through_a_file:
+        file = io.BytesIO()
+        torch.save(state, file)
+        file.seek(0)
+        state = torch.load(file, weights_only=True)
+    # Built around another model: everything must come from the state.
+    second = Stream(bn_net(seed=9), recipe, options={**LR, **options}, guard=guard)
+    run(second, BATCHES[4:6])
+    second.load_state_dict(state)
+    for x in BATCHES[4:]:
+        assert torch.equal(first(x), second(x))
+    assert same_tensors(first.get_extra_state(), second.get_extra_state())
+    for stream in (first, second):
+        stream.reset()
+    assert same_tensors(snapshot(second.model), snapshot(bn_net()))
+    assert torch.equal(first(BATCHES[0]), second(BATCHES[0]))
+
+
+def test_state_dict_is_a_copy() -> None:
+    stream = Stream(bn_net(), "ent", options=LR)
+    stream(BATCHES[0])
+    state = stream.get_extra_state()
+    kept = {k: v.clone() for k, v in state.items()}
+    run(stream, BATCHES[1:4])
+    assert same_tensors(state, kept)
+
+
+def test_a_paused_stream_comes_back_paused() -> None:
+    first, second = Stream(bn_net(), "ent"), Stream(bn_net(), "ent")
+    first.pause()
+    second.load_state_dict(first.state_dict())
+    assert not second.learns
+
+
+def test_a_state_of_another_recipe_is_refused() -> None:
+    state = Stream(bn_net(), "ent").state_dict()
+    other = Stream(bn_net(), "ent", options={"selector": "last-layer"})
+    with pytest.raises(AcclimateError, match="another model or recipe"):
+        other.load_state_dict(state)
+
+
+def test_episodic_treats_every_batch_as_the_first_and_answers_after_the_update() -> None:
+    stream = Stream(bn_net(), "ent", options=LR, episodic=True)
+    answers = run(stream, [BATCHES[0], BATCHES[1], BATCHES[0]])
+    assert torch.equal(answers[0], answers[2])
+    learner = Learner(bn_net(), get_recipe("ent", LR))
+    learner.step(BATCHES[1])
+    torch.testing.assert_close(answers[1], learner.predict(BATCHES[1]))
+
+
+def test_batches_of_any_size_down_to_one() -> None:
+    stream = Stream(bn_net(), "ent", options=LR)
+    assert [len(stream(images(n))) for n in (7, 3, 2)] == [7, 3, 2]
+    with pytest.warns(AcclimateWarning, match="a batch of one image has no batch statistics"):
+        assert stream(images(1)).shape == (1, 5)
+    assert torch.isfinite(stream(images(5))).all()
+
+
+def test_a_stream_of_single_images_without_batch_statistics() -> None:
+    for net, options in [(gn_net(), {}), (bn_net(), {"normalization": "mixture"})]:
+        stream = Stream(net, "ent", options={**LR, **options})
+        answers = torch.cat(run(stream, list(images(6).split(1))))
+        assert torch.isfinite(answers).all()
+        assert stream.learner.steps == 6
+
+
+class Named(NamedTuple):
+    logits: Tensor
+    extra: str
+
+
+class Wrapped(nn.Module):
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.net, self.form = bn_net(), form
+
+    def forward(self, x: Tensor) -> Any:
+        z = self.net(x)
+        forms: dict[str, Any] = {
+            "tuple": (z, "aux"),
+            "list": [z],
+            "dict": {"loss": None, "logits": z},
+            "object": Named(logits=z, extra=""),
+            "nothing": {"loss": z},
+            "segments": z[:, :, None, None],
+        }
+        return forms[self.form]
+
+
+@pytest.mark.parametrize("form", ["tuple", "list", "dict", "object"])
+def test_models_may_return_logits_in_any_usual_form(form: str) -> None:
+    ours = run(Stream(Wrapped(form), "ent", options=LR), BATCHES[:2])
+    plain = run(Stream(bn_net(), "ent", options=LR), BATCHES[:2])
+    torch.testing.assert_close(ours, plain)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("nothing", "returns logits .* got dict"),
+        ("segments", r"images × classes, got \(8, 5, 1, 1\)"),
+    ],
+)
+def test_models_that_return_no_logits_are_refused(form: str, message: str) -> None:
+    with pytest.raises(AcclimateError, match=message):
+        Stream(Wrapped(form), "ent")(BATCHES[0])
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "options", [{}, {**ADAM, "normalization": "running"}, {"selector": "all", "optimizer.lr": 1e-3}]
+)
+def test_it_learns_the_same_when_the_caller_turned_gradients_off(
+    mode: Any, options: dict[str, Any]
+) -> None:
+    expected = run(Stream(bn_net(), "ent", options={**LR, **options}), BATCHES[:3])
+    with mode():
+        stream = Stream(bn_net(), "ent", options={**LR, **options})
+        fresh = [x * 1.0 for x in BATCHES[:3]]  # made in here, as a caller's would be
+        inside = run(stream, fresh)
+        stream.reset()
+    outside = run(stream, BATCHES[:3])
+    assert not any(a.requires_grad for a in inside)
+    torch.testing.assert_close([a.clone() for a in inside], expected)
+    torch.testing.assert_close(outside, expected)
+
+
+@pytest.mark.parametrize("recipe", ["ent", "hard"])
+def test_a_stream_moves_to_another_precision_with_all_it_remembers(recipe: str) -> None:
+    options = {**ADAM, "normalization": "running"}
+    stream = Stream(bn_net(), recipe, options=options, guard=Guard(check_every=2))
+    run(stream, BATCHES[:3])
+    stream.double()
+    doubles = [x.double() for x in BATCHES[3:]]
+    assert {a.dtype for a in run(stream, doubles)} == {torch.float64}
+    stream.reset()
+    expected = run(Stream(bn_net().double(), recipe, options=options), doubles)
+    torch.testing.assert_close(run(stream, doubles), expected)
+
+
+def test_train_and_eval_leave_the_layers_as_the_recipe_set_them() -> None:
+    expected = run(Stream(bn_net(), "ent", options=LR), BATCHES[:2])
+    stream = Stream(bn_net(), "ent", options=LR).train()
+    torch.testing.assert_close([stream(BATCHES[0]), stream.eval()(BATCHES[1])], expected)
+
+
+# The guard
+
+
+def harmful(**options: Any) -> dict[str, Any]:
+    return {"optimizer.lr": 20.0, **options}
+
+
+def test_the_guard_rolls_back_and_in_the_end_stops_learning() -> None:
+    stream = Stream(bn_net(), "ent", options=harmful(), guard=Guard(check_every=2))
+    with pytest.warns(AcclimateWarning, match=r"went back to step 0"):
+        run(stream, BATCHES[:2])
+    assert same_tensors(snapshot(stream.model), snapshot(bn_net()))
+    assert stream.learns
+    with pytest.warns(AcclimateWarning, match="went back to step 0"):
+        run(stream, BATCHES[: 2 * (PATIENCE - 1)])
+    assert not stream.learns
+    assert [e.step for e in stream.events] == [2, 2, 2]
+    assert stream.events[-1].action == "went back to step 0 and stopped learning"
+    assert same_tensors(snapshot(stream.model), snapshot(bn_net()))
+    stream.resume()
+    assert stream.learns
+
+
+def test_patience_is_remembered_in_the_state() -> None:
+    first, second = (
+        Stream(bn_net(), "ent", options=harmful(), guard=Guard(check_every=2)) for _ in range(2)
+    )
+    with pytest.warns(AcclimateWarning, match="went back to step 0"):
+        run(first, BATCHES[: 2 * (PATIENCE - 1)])
+    assert len(first.events) == PATIENCE - 1
+    second.load_state_dict(first.state_dict())
+    with pytest.warns(AcclimateWarning, match="stopped learning"):
+        run(second, BATCHES[:2])
+
+
+def test_observe_only_records() -> None:
+    watched = Stream(
+        bn_net(), "ent", options=harmful(), guard=Guard(action="observe", check_every=2)
+    )
+    alone = Stream(bn_net(), "ent", options=harmful(), guard="off")
+    for x in BATCHES[:6]:
+        assert torch.equal(watched(x), alone(x))
+    assert [e.action for e in watched.events] == ["recorded"] * 3
+    assert alone.events == []
+
+
+def test_stop_keeps_the_state_and_learns_no_more() -> None:
+    stream = Stream(bn_net(), "ent", options=harmful(), guard=Guard(action="stop", check_every=2))
+    with pytest.warns(AcclimateWarning, match="stopped learning"):
+        run(stream, BATCHES[:2])
+    assert not stream.learns
+    assert not same_tensors(snapshot(stream.model), snapshot(bn_net()))
+
+
+def test_a_sane_stream_is_left_alone_and_pays_one_source_pass_per_check() -> None:
+    guarded = Stream(bn_net(), "ent", options={"optimizer.lr": 1e-3}, guard=Guard(check_every=4))
+    alone = Stream(bn_net(), "ent", options={"optimizer.lr": 1e-3}, guard="off")
+    for x in BATCHES[:8]:
+        assert torch.equal(guarded(x), alone(x))
+    assert guarded.events == []
+    assert (guarded.learner.forwards, alone.learner.forwards) == (8 + 2, 8)
+
+
+@pytest.mark.parametrize("options", [{}, {"normalization": "running"}, ADAM])
+def test_a_batch_of_nan_does_not_poison_the_stream_for_good(options: dict[str, Any]) -> None:
+    settings = {"optimizer.lr": 1e-3, **options}
+    stream = Stream(bn_net(), "ent", options=settings, guard=Guard(check_every=2))
+    run(stream, BATCHES[:4])
+    broken = BATCHES[4].clone()
+    broken[0, 0, 0, 0] = float("nan")
+    with pytest.warns(AcclimateWarning, match="not finite; went back to step 2"):
+        run(stream, [broken, BATCHES[5]])
+    assert all(torch.isfinite(a).all() for a in run(stream, BATCHES[6:]))
+    assert stream.learns
+    assert stream.learner.steps == 2 + 6
+
+
+def test_a_model_of_one_class_runs() -> None:
+    stream = Stream(bn_net(classes=1), "ent", options=LR, guard=Guard(check_every=2))
+    assert all(a.shape == (8, 1) for a in run(stream, BATCHES[:4]))
+    assert stream.events == []
+
+
+def test_temperatures_in_the_collapse_region_are_warned_of() -> None:
+    options = {"objective.student_temperature": 0.1}
+    with pytest.warns(AcclimateWarning, match="Proposition 1"):
+        Stream(bn_net(), "soft", options=options)
+    Stream(bn_net(), "soft", options=options, guard="off")
+
+
+def test_a_transformer_streams() -> None:
+    stream = Stream(tiny_vit(), "rpl", options={"selector": "adapters", **LR})
+    x = images(4, size=16)
+    assert not torch.equal(stream(x), stream(x))
+
+
+def test_a_model_that_cannot_be_copied_says_how_else() -> None:
+    class Stuck(nn.Sequential):
+        def __deepcopy__(self, memo: Any) -> Stuck:
+            raise RuntimeError("no copies of me")
+
+    net = Stuck(*copy.deepcopy(list(bn_net())))
+    with pytest.raises(AcclimateError, match=r"no copies of me\); pass inplace=True"):
+        Stream(net, "ent")
+    Stream(net, "ent", inplace=True)(BATCHES[0])

@@ -1,0 +1,89 @@
+"""The one line at the end: what it says of real shifts, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+import acclimate
+from acclimate.data.corruptions import corrupt
+from acclimate.demo.digits import digits
+from acclimate.demo.model import load_digits_model
+from acclimate.history import History
+from acclimate.metrics import Scores
+from acclimate.verdict import Verdict, earned_confidence, judge, label_free_score, late_shift
+
+IMAGES, LABELS = (part[:500] for part in digits("held-out"))
+BLURRED = corrupt(IMAGES, "gaussian_blur", 4, preset="cifar", seed=0)
+
+
+def scores(**values) -> Scores:
+    plain = {
+        "images": 100, "labelled": 0, "error": None, "agreement": 0.7, "confidence": 0.8,
+        "entropy": 0.5, "diversity": 5.0, "nuclear_norm": None, "loss": None, "class_counts": (),
+    }  # fmt: skip
+    return Scores(**{**plain, **values})
+
+
+def history(final: dict, **more) -> History:
+    return History(source=scores(agreement=None), final=scores(**final), **more)
+
+
+@pytest.mark.parametrize("recipe", ["bn", "ent", "rpl"])
+def test_a_real_shift_is_helped_and_errors_agree(recipe):
+    result = acclimate.adapt(
+        load_digits_model(), BLURRED, recipe, options={"epochs": 3}, labels=LABELS, progress=False
+    )
+    assert result.verdict.word == "helpful"
+    assert "of the answers changed" in result.verdict.reason
+    assert result.error_after < result.error_before - 20
+
+
+@pytest.mark.parametrize("recipe", ["none", "bn", "ent", "rpl"])
+def test_no_shift_is_neutral(recipe):
+    result = acclimate.adapt(
+        load_digits_model(), IMAGES, recipe, options={"epochs": 3}, labels=LABELS, progress=False
+    )
+    assert result.verdict.word == "neutral"
+    assert "% of the answers changed" in result.verdict.reason
+    assert abs(result.error_after - result.error_before) < 1
+
+
+def test_words_and_reasons():
+    assert str(Verdict("neutral", "why")) == "neutral: why"
+    assert judge(History()).word == "neutral"
+    assert judge(history({"agreement": 1.0})).word == "neutral"
+    assert judge(history({"confidence": 0.95})).word == "helpful"
+    assert "no surer" in judge(history({"confidence": 0.8})).reason
+    assert judge(history({"confidence": 0.95}), went_wrong="step 3: why") == Verdict(
+        "harmful", "step 3: why"
+    )
+
+
+def test_answers_that_are_not_numbers_are_harmful_however_many_changed():
+    for agreement in (0.1, 1.0):
+        broken = history({"confidence": float("nan"), "agreement": agreement})
+        assert judge(broken) == Verdict("harmful", "the answers are not finite")
+
+
+def test_a_source_near_chance_is_not_called_helped():
+    near_chance = history({"confidence": 0.95}, start=scores(agreement=0.05))
+    assert judge(near_chance).word == "neutral"
+    assert "near chance" in judge(near_chance).reason
+
+
+def test_a_late_shift_with_more_classes_in_use_is_a_few_classes_and_no_new_look():
+    spread = scores(diversity=9.0)
+    late, early = [0.1, 0.1, 1.0], [1.0, 0.1, 0.1]
+    assert judge(history({}, start=spread, statistics_shift=late)).word == "harmful"
+    assert judge(history({}, start=spread, statistics_shift=early)).word != "harmful"
+    assert judge(history({}, start=scores(), statistics_shift=late)).word != "harmful"
+    assert late_shift([]) == 0
+    assert late_shift([0.0, 0.0]) == 0
+
+
+def test_scores_that_need_no_labels():
+    sure, unsure = scores(entropy=0.1), scores(entropy=0.9)
+    assert label_free_score(sure) > label_free_score(unsure)
+    assert label_free_score(scores(diversity=9.0)) > label_free_score(scores(diversity=2.0))
+    assert earned_confidence(scores(), scores(agreement=0.5, confidence=0.9)) == pytest.approx(0.2)
+    assert earned_confidence(scores(), scores(agreement=1.0, confidence=0.9)) == 0
