@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from nets import bn_net
 
 import acclimate
 from acclimate.parts import PARTS
 from acclimate.recipes import RECIPES
+from nets import bn_net
 
 ROOT = Path(__file__).parents[1]
 

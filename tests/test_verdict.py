@@ -81,9 +81,13 @@ def test_a_late_shift_with_more_classes_in_use_is_a_few_classes_and_no_new_look(
     assert late_shift([0.0, 0.0]) == 0
 
 
+def test_halved_confidence_while_classes_come_back_is_harmful():
+    start = scores(diversity=9.0, confidence=0.3)
+    early = [1.0, 0.1, 0.1]
+    assert judge(history({}, start=start, statistics_shift=early)).word == "harmful"
+
+
 def test_scores_that_need_no_labels():
-    sure, unsure = scores(entropy=0.1), scores(entropy=0.9)
-    assert label_free_score(sure) > label_free_score(unsure)
-    assert label_free_score(scores(diversity=9.0)) > label_free_score(scores(diversity=2.0))
+    assert label_free_score(scores(agreement=0.8)) > label_free_score(scores(agreement=0.7))
     assert earned_confidence(scores(), scores(agreement=0.5, confidence=0.9)) == pytest.approx(0.2)
     assert earned_confidence(scores(), scores(agreement=1.0, confidence=0.9)) == 0

@@ -29,8 +29,8 @@ class Guard:
     Every ``check_every`` steps the guard looks for: values that are not finite; predictions that
     use fewer than ``min_diversity`` times the classes that so many images used at the start;
     learning parameters that moved by more than ``max_drift`` of their norm (on hold-out shifts,
-    runs beyond 0.15 were on their way to collapse); and more than ``max_flips`` of the source
-    model's answers overturned.
+    runs beyond 0.15 were on their way to collapse); and source answers overturned by learning: a
+    share that is more than ``max_flips`` above what it was at the start.
     ``action`` is what it does then: "rollback" (to the state before the last good check, and stop
     learning), "stop", "warn", "observe" (record only) or "off".
     """
@@ -39,7 +39,7 @@ class Guard:
     check_every: int = 10
     min_diversity: float = 0.5
     max_drift: float = 0.15
-    max_flips: float = 0.98
+    max_flips: float = 0.3
 
     def __post_init__(self) -> None:
         if self.action not in get_args(Action):
@@ -97,6 +97,13 @@ def _classes_in(images: int, *, of: float) -> float:
     return of * (1 - (1 - 1 / max(of, 1)) ** images)
 
 
+ENOUGH_COMPARED = 64
+"""Below this many compared images a share of flips says little."""
+
+UNKNOWN = -1.0
+"""No reference yet: the first window will set it."""
+
+
 @dataclass
 class Watch:
     """What the guard remembers: sums of the current window, the reference, and two good states."""
@@ -105,6 +112,7 @@ class Watch:
     images: int = 0
     compared: int = 0
     reference: float = 0.0
+    reference_flips: float = UNKNOWN
     finite: Tensor = field(default_factory=lambda: torch.tensor(True))
     probability: Tensor = field(default_factory=lambda: torch.zeros(()))
     source_probability: Tensor = field(default_factory=lambda: torch.zeros(()))
@@ -172,9 +180,19 @@ class Watch:
                 f"the learning parameters moved by {moved:.2f} of their norm, "
                 f"more than {guard.max_drift:g}"
             )
-        flipped = float(self.flips) / self.compared if self.compared else 0.0
-        if self.due(guard) and flipped > guard.max_flips:
-            return f"{flipped:.0%} of the source model's answers are overturned"
+        return self._too_many_flips(guard)
+
+    def _too_many_flips(self, guard: Guard) -> str | None:
+        if self.compared < ENOUGH_COMPARED:
+            return None
+        flipped = float(self.flips) / self.compared
+        if self.reference_flips == UNKNOWN:
+            self.reference_flips = flipped
+        if flipped - self.reference_flips > guard.max_flips:
+            return (
+                f"{flipped:.0%} of the source model's answers are overturned, "
+                f"{self.reference_flips:.0%} at the start"
+            )
         return None
 
     def _keep(self, learner: Learner) -> None:
@@ -183,14 +201,17 @@ class Watch:
         self.newer = {k: v.clone() for k, v in learner.state_tensors(optimizer=False).items()}
 
     def _start_window(self) -> None:
+        kept = {"older", "newer", "reference", "reference_flips"}
+        if self.compared < ENOUGH_COMPARED:  # a stream of small batches gathers over windows
+            kept |= {"flips", "compared"}
         fresh = Watch()
         for item in fields(self):
-            if item.name not in ("older", "newer", "reference"):
+            if item.name not in kept:
                 setattr(self, item.name, getattr(fresh, item.name))
 
-    def start(self, learner: Learner, *, reference: float = 0.0) -> None:
-        """Keep the state before the first step, and what the source's diversity was."""
-        self.reference = reference
+    def start(self, learner: Learner, *, reference: float = 0.0, flips: float = UNKNOWN) -> None:
+        """Keep the state before the first step, and the diversity and flips that are normal."""
+        self.reference, self.reference_flips = reference, flips
         self._keep(learner)
         self.older = self.newer
 

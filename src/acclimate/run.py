@@ -90,7 +90,7 @@ class AdaptationRun:
     def execute(self) -> tuple[Predictions, Verdict]:
         """Run, or finish, the adaptation; the learner's model is the plain model afterwards."""
         labelled = self.passes.images.labels is not None
-        if self.history.source is None and (self.guard.action != "off" or labelled):
+        if self.history.source is None and (self._compares or labelled):
             self._source_pass()
         if self.learner.recipe.learns:
             if not self.watch.older:
@@ -101,6 +101,11 @@ class AdaptationRun:
                 self._restore_best()
         return self._hand_back()
 
+    @property
+    def _compares(self) -> bool:
+        """Whether anything asks how the answers differ from the source model's."""
+        return self.guard.action != "off" or self.keep == "best"
+
     def _source_pass(self) -> None:
         predictions, self.history.source = self._pass(
             "source model", lambda batch: self.learner.source_forward(batch.images).logits
@@ -110,13 +115,15 @@ class AdaptationRun:
         self.checkpoint(self)
 
     def _before_learning(self) -> None:
-        reference = 0.0
-        if self.guard.action != "off" or self.keep == "best":
-            start = self._consider(epoch=0)
-            self._record_start(start)
-            source = self.history.source or start
-            reference = max(start.diversity, source.diversity)
-        self.watch.start(self.learner, reference=reference)
+        if not self._compares:
+            self.watch.start(self.learner)
+            return
+        start, source = self._consider(epoch=0), self.history.source
+        assert source is not None
+        assert start.agreement is not None
+        self._record_start(start)
+        normal = max(start.diversity, source.diversity)
+        self.watch.start(self.learner, reference=normal, flips=1 - start.agreement)
 
     def _record_start(self, scores: Scores) -> None:
         self.history.start = scores
@@ -189,13 +196,15 @@ class AdaptationRun:
         # end for the model handed back.
         edge = epoch in (0, self.learner.recipe.epochs)
         scores = self._batch_statistics_pass(f"after epoch {epoch}", gather=edge)
-        score = label_free_score(scores)
-        sane = drift(self.learner) <= self.guard.max_drift
-        if self.keep == "best" and sane and score > self.progress.best_score:
+        if self.keep == "best" and drift(self.learner) <= self.guard.max_drift:
+            self._remember_if_best(epoch, label_free_score(scores))
+        return scores
+
+    def _remember_if_best(self, epoch: int, score: float) -> None:
+        if score > self.progress.best_score:
             self.progress.best_score, self.progress.best_epoch = score, epoch
             state = self.learner.state_tensors(optimizer=False)
             self.progress.best = {k: v.clone() for k, v in state.items()}
-        return scores
 
     def _restore_best(self) -> None:
         self.history.kept_epoch = self.progress.best_epoch
@@ -209,7 +218,7 @@ class AdaptationRun:
         self._pool = self.learner.statistics.pool() if gather and weight else None
 
         def forward(batch: Batch) -> Tensor:
-            return self.learner.forward(batch.images, learning=False).logits
+            return self.learner.predict(batch.images)
 
         # Shuffled: folders are sorted by class, and batches of one class have odd statistics.
         order = epoch_order(len(self.passes.images), seed=self.seed, epoch=EVALUATION)

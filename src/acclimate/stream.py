@@ -99,7 +99,10 @@ class Stream(nn.Module):
     def _guard(self, images: Tensor, logits: Tensor, loss: Tensor | None) -> None:
         if self.guard.action == "off" or self.episodic or not self.learns:
             return
-        full = self._watch.steps + 1 >= self.guard.check_every
+        # The caller is about to read the logits anyway: waiting for one number costs little, and
+        # a stream that learnt from nonsense must not answer with it.
+        broken = loss is not None and not bool(torch.isfinite(loss))
+        full = broken or self._watch.steps + 1 >= self.guard.check_every
         source = self.learner.source_forward(images).logits if full else None
         self._watch.see(logits, loss, source_logits=source)
         if not full:
