@@ -46,6 +46,9 @@ def blank():
     torch.manual_seed(0)
     return LoadedModel(name="", model=build_network(), preprocessing=PREPROCESSING)
 
+def recordless():
+    return load_digits_model().model
+
 def bare():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
@@ -357,3 +360,40 @@ def test_what_the_parser_does_not_know_is_status_2_too(words, capfd):
         call(*words)
     assert caught.value.code == 2
     assert "usage: acclimate" in capfd.readouterr().err
+
+
+def test_a_model_without_a_record_is_told_how_to_see(tmp_path, capsys):
+    write_folder(tmp_path / "pictures", folders=None, count=8)
+    call = ["adapt", "--model", "py:nets:recordless", "--images", "pictures", "--quiet"]
+    assert main(call) == 2
+    assert "--size 224" in capsys.readouterr().err
+    told = ["--size", "8", "--resize", "9", "--mean", "0.3", "--std", "0.37"]
+    assert main([*call, *told]) == 0
+    line = "shorter side to 9 px (bilinear), centre 8×8, mean (0.3,), std (0.37,)"
+    assert line in capsys.readouterr().out
+    assert main([*call, "--mean", "0.3"]) == 2
+    assert "--mean needs --size" in capsys.readouterr().err
+
+
+def test_a_long_table_of_epochs_is_shortened():
+    from acclimate.cli.adapt import EPOCHS_SHOWN, _shortened
+    from acclimate.history import EpochRecord
+    from acclimate.metrics import Tally
+
+    scores = Tally().scores()
+    epochs = [EpochRecord(n, scores, None, 0.0) for n in range(1, 31)]
+    rows = _shortened(epochs)
+    assert [row[0] for row in rows] == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "...",
+        "26",
+        "27",
+        "28",
+        "29",
+        "30",
+    ]
+    assert len(_shortened(epochs[:EPOCHS_SHOWN])) == EPOCHS_SHOWN

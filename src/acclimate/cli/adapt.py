@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from acclimate.errors import AcclimateError
 from acclimate.options import parse_assignments
 
 if TYPE_CHECKING:
+    from acclimate.data import Preprocessing
     from acclimate.history import EpochRecord
     from acclimate.models import LoadedModel
     from acclimate.result import AdaptationResult
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 REFUSED = 3
+EPOCHS_SHOWN = 10
 EVENTS_SHOWN = 5
 EPOCH_HEADER = (
     "epoch",
@@ -50,7 +53,14 @@ def _adapt(args: argparse.Namespace) -> int:
     _check_path(args.images)
     # What a user's own model prints must not get between us and whoever reads the JSON.
     with redirect_stdout(sys.stderr) if args.json else nullcontext():
+        preprocessing = _preprocessing(args)
         loaded = load(args.model, weights=args.weights, unsafe_pickle=bool(args.unsafe_pickle))
+        loaded = replace(loaded, preprocessing=preprocessing or loaded.preprocessing)
+        if loaded.preprocessing is None and Path(args.images).is_dir():
+            raise AcclimateError(
+                f"{loaded.name} has no record of how it wants its images; say so with --size 224 "
+                "--resize 256 --mean ... --std ..., or let the py: function return a LoadedModel"
+            )
         if not args.json:
             print(loaded.describe(), end="\n\n", flush=True)
         result = adapt(
@@ -73,6 +83,19 @@ def _adapt(args: argparse.Namespace) -> int:
     return REFUSED if result.verdict.word == "refused" else 0
 
 
+def _preprocessing(args: argparse.Namespace) -> Preprocessing | None:
+    from acclimate.data import Preprocessing
+
+    if args.size is None:
+        for option in ("resize", "mean", "std"):
+            if getattr(args, option) is not None:
+                raise AcclimateError(f"--{option} needs --size")
+        return None
+    asked = Preprocessing(size=(args.size, args.size), resize=args.resize)
+    mean, std = tuple(args.mean or asked.mean), tuple(args.std or asked.std)
+    return replace(asked, mean=mean, std=std)
+
+
 def _check_path(images: str) -> None:
     if not Path(images).exists():
         raise AcclimateError(f"no such folder or file: {images}; check --images")
@@ -84,7 +107,7 @@ def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> 
     history = result.history
     lines = [f"note: {note}" for note in result.notes]
     if history.epochs:
-        lines += ["", table([_row(record) for record in history.epochs], header=EPOCH_HEADER)]
+        lines += ["", table(_shortened(history.epochs), header=EPOCH_HEADER)]
     skipped = f", {result.skipped} skipped" if result.skipped else ""
     images = f"{len(result.predictions):,} images{skipped}"
     lines += ["", f"{loaded.name}, recipe {result.recipe.name}, {images}"]
@@ -105,6 +128,15 @@ def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> 
     return "\n".join(lines)
 
 
+def _shortened(epochs: list[EpochRecord]) -> list[list[str]]:
+    """A row per epoch; of a long list the first and the last ones (history.json has them all)."""
+    rows = [_row(record) for record in epochs]
+    if len(rows) <= EPOCHS_SHOWN:
+        return rows
+    half = EPOCHS_SHOWN // 2
+    return [*rows[:half], ["..."] * len(EPOCH_HEADER), *rows[-half:]]
+
+
 def _row(record: EpochRecord) -> list[str]:
     before, after = record.before_update, record.after_epoch
     return [
@@ -122,7 +154,8 @@ def _percent(error: float | None) -> str:
 
 
 def _embedded_default(args: argparse.Namespace) -> int:
-    own = ("weights", "unsafe_pickle", "recipe", "set", "batch_size", "guard", "keep", "out")
+    model = ("weights", "unsafe_pickle", "size", "resize", "mean", "std")
+    own = (*model, "recipe", "set", "batch_size", "guard", "keep", "out")
     given = [name for name in own if getattr(args, name) is not None]
     if given:
         option = f"--{given[0].replace('_', '-')}"

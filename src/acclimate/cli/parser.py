@@ -57,6 +57,11 @@ def _add_adapt(commands: Any) -> None:
     trust = "trust --weights enough to unpickle it"
     add("--unsafe-pickle", action="store_true", default=None, help=trust)
     add("--images", metavar="PATH", help="a folder of images, or an .npz or .npy file")
+    add("--size", type=int, metavar="PX", help="input size, where the model has no record of it")
+    add("--resize", type=int, metavar="PX", help="with --size: shorter side before the centre crop")
+    scale = "with --size: one value per channel (default: ImageNet's)"
+    add("--mean", type=float, nargs="+", metavar="X", help=scale)
+    add("--std", type=float, nargs="+", metavar="X", help=scale)
     add("--recipe", metavar="NAME", help="how to adapt (default: rpl; see acclimate list recipes)")
     add("--set", metavar="PART.OPTION=VALUE", action="append", help="change the recipe")
     add("--batch-size", type=int, metavar="N", help="images per step; the learning rate follows")
