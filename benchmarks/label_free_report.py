@@ -107,7 +107,7 @@ def verdicts_table(rows: list[Row]) -> list[str]:
         seen.add(key)
         plain = {**row["history"], "events": [], "epochs": [], "final": row["history"]["start"]}
         for name in ("source", "start", "final"):
-            plain[name] = {**plain[name], "class_counts": []}
+            plain[name] = {**plain[name], "class_counts": [0] * 10}  # ten classes in both cases
         history = History.from_dict(plain)
         assert history.source is not None
         assert history.start is not None

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import acclimate
-from acclimate.data import ClassList
+from acclimate.data import ClassList, corrupt
 from acclimate.demo.digits import PREPROCESSING, digits
 from acclimate.demo.model import build_network, load_digits_model
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.learner import Learner
 from acclimate.models import LoadedModel
 
 IMAGES, LABELS = (part[:150] for part in digits("held-out", shifted=True))
@@ -337,3 +338,48 @@ def test_unreadable_images_are_counted_and_left_out(tmp_path):
     with pytest.warns(AcclimateWarning, match="1 of 20 images cannot be read"):
         result = adapt(data=tmp_path)
     assert (result.skipped, len(result.predictions), "007.png" in result.names) == (1, 19, False)
+
+
+def test_a_running_estimate_settles_and_is_what_is_handed_back():
+    for recipe in ("bn", "ent"):
+        result = acclimate.adapt(
+            load_digits_model(),
+            corrupt(digits("held-out")[0][:150], "gaussian_blur", 4, preset="cifar", seed=0),
+            recipe,
+            options={"normalization": "running"},
+            labels=LABELS,
+            progress=False,
+        )
+        assert result.history.statistics_gap < 0.02
+        assert result.history.events == []
+        assert result.error_after < result.error_before - 20
+
+
+def test_a_recipe_of_the_users_own_is_taken_as_it_is():
+    recipe = acclimate.get_recipe("rpl", {"epochs": 1})
+    result = acclimate.adapt(load_digits_model(), IMAGES[:100], recipe, progress=False)
+    assert len(result.history.epochs) == 1
+    assert result.recipe == recipe
+
+
+def test_a_model_in_double_precision_and_a_caller_in_inference_mode():
+    model = load_digits_model().model.double()
+    data = PREPROCESSING.normalize(torch.from_numpy(IMAGES[:64])[:, None])
+    with torch.inference_mode():
+        result = acclimate.adapt(model, data.double(), "ent", progress=False)
+    assert result.model[0].weight.dtype == torch.float64
+
+
+def test_statistics_alone_need_layers_that_keep_them():
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    with pytest.raises(AcclimateError, match="only changes batch-norm statistics"):
+        acclimate.adapt(net, torch.rand(8, 1, 8, 8), "bn", progress=False)
+
+
+def test_an_interrupted_run_leaves_a_model_adapted_in_place_usable(monkeypatch):
+    model = load_digits_model().model
+    monkeypatch.setattr(Learner, "step", lambda self, images: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        acclimate.adapt(model, torch.rand(64, 1, 8, 8), "ent", inplace=True, progress=False)
+    assert not any(m.training for m in model.modules())
+    assert all(p.requires_grad for p in model.parameters())

@@ -107,7 +107,42 @@ def test_running_estimate_follows_its_recursion() -> None:
 
 
 def test_running_estimate_with_momentum_one_is_the_batch() -> None:
-    torch.testing.assert_close(logits("running", momentum=1.0), logits("batch"))
+    learner = Learner(bn_net(), get_recipe("bn", {"normalization": Running(momentum=1.0)}))
+    torch.testing.assert_close(learner.forward(X).logits, logits("batch"))
+
+
+def test_a_pass_that_does_not_learn_reads_the_estimate_and_not_the_batch() -> None:
+    learner = Learner(bn_net(), get_recipe("ent", {"normalization": "running"}))
+    student = learner.forward(X).logits
+    same_weights = learner.forward(X, learning=False).logits
+    torch.testing.assert_close(same_weights, student)  # teacher and student see one estimate
+    alone = torch.cat([learner.forward(x[None], learning=False).logits for x in X])
+    torch.testing.assert_close(alone, student)
+
+
+def test_the_running_estimate_is_what_the_exported_model_holds() -> None:
+    learner = Learner(bn_net(), get_recipe("ent", {"normalization": "running"}))
+    for _ in range(3):
+        learner.step(X)
+    expected = learner.predict(X)
+    model = learner.release()
+    with torch.no_grad():
+        torch.testing.assert_close(model(X), expected)
+
+
+def test_dropout_inside_a_norm_layer_stays_off() -> None:
+    class Fused(nn.BatchNorm2d):
+        def __init__(self, channels: int) -> None:
+            super().__init__(channels)
+            self.drop = nn.Dropout(0.5)
+
+    net = nn.Sequential(Fused(3), nn.Flatten(), nn.Linear(192, 5))
+    learner = Learner(net, get_recipe("ent"))
+    learner.step(X)
+    fused = net[0]
+    assert isinstance(fused, Fused)
+    assert fused.training
+    assert not fused.drop.training
 
 
 def test_teachers_read_the_running_estimate_and_do_not_move_it() -> None:

@@ -110,6 +110,6 @@ def test_the_rate_follows_the_batch_size_and_it_is_said():
     )
     assert "scaled linearly to 0.0003125 for batches of 40" in notes()[1]  # fewer than a batch
     assert notes(options={"batch_size": 40, "optimizer.lr": 0.01}) == [
-        "the paper's preset for torchvision:resnet50: learning rate 0.01 for batches of 40, "
+        "the paper's preset for torchvision:resnet50: your learning rate 0.01 for batches of 40, "
         "1 epoch(s) over 40 images"
     ]

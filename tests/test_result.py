@@ -29,7 +29,7 @@ from acclimate.result import AdaptationResult
 from acclimate.run_folder import RunFolder
 
 IMAGES = digits("held-out", shifted=True)[0][:100]
-FILES = ["history.json", "model.safetensors", "predictions.csv", "summary.json"]
+FILES = ["history.json", "model.safetensors", "predictions.csv", "run.json", "summary.json"]
 
 
 def adapt(data=IMAGES, model=None, seed=0, **options):
@@ -232,13 +232,13 @@ def test_a_full_disk_leaves_the_previous_result_whole(result, limit, tmp_path):
 
     def save() -> object:
         limit_files(limit)
-        return other.save(tmp_path)
+        return other.save(tmp_path, overwrite=True)
 
     said = in_child(save)
     assert said.startswith(f"AcclimateError: could not write {tmp_path / 'model.safetensors'}: ")
     assert said.endswith("; the previous one is untouched")
     assert contents(tmp_path) == before
-    other.save(tmp_path)  # room again
+    other.save(tmp_path, overwrite=True)  # room again
     assert contents(tmp_path)["model.safetensors"] != before["model.safetensors"]
 
 
@@ -255,7 +255,7 @@ def test_a_disk_that_fills_up_between_two_files_keeps_the_previous_result(result
 
     def save() -> object:
         limit_files(150_000)
-        return longer.save(tmp_path)
+        return longer.save(tmp_path, overwrite=True)
 
     assert f"could not write {tmp_path / 'predictions.csv'}" in in_child(save)
     assert contents(tmp_path) == before
@@ -277,7 +277,7 @@ def test_a_checkpoint_that_cannot_be_written_only_warns(tmp_path):
     said = in_child(run)
     assert f"could not write {tmp_path / 'checkpoint.safetensors'}" in said
     assert "the run goes on without" in said
-    assert sorted(contents(tmp_path)) == sorted([*FILES, "run.json"])
+    assert sorted(contents(tmp_path)) == FILES
 
 
 def test_a_result_that_cannot_be_written_leaves_its_checkpoint(tmp_path, monkeypatch):
@@ -294,7 +294,7 @@ def test_a_result_that_cannot_be_written_leaves_its_checkpoint(tmp_path, monkeyp
     assert sorted(contents(tmp_path)) == ["checkpoint.safetensors", "run.json"]
     resumed, straight = adapt(out=tmp_path), adapt()  # room again: it goes on from there
     assert torch.equal(resumed.predictions, straight.predictions)
-    assert sorted(contents(tmp_path)) == sorted([*FILES, "run.json"])
+    assert sorted(contents(tmp_path)) == FILES
 
 
 # Folders that cannot be used.
@@ -323,3 +323,13 @@ def test_a_read_only_folder(result, tmp_path):
     assert "could not write model.safetensors" in said
     assert "Permission denied" in said
     assert contents(tmp_path) == {}
+
+
+def test_a_result_does_not_replace_that_of_another_run(result, tmp_path):
+    result.save(tmp_path)
+    before = (tmp_path / "summary.json").read_bytes()
+    result.save(tmp_path)  # the same run: nothing to lose
+    other = replace(result, record={**result.record, "seed": 99})
+    with pytest.raises(AcclimateError, match="another run"):
+        other.save(tmp_path)
+    assert (tmp_path / "summary.json").read_bytes() == before

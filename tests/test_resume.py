@@ -181,10 +181,10 @@ def test_a_finished_run_is_only_read(tmp_path):
     ("other", "named"),
     [
         ({"seed": 1}, "seed (seed: there 0, here 1)"),
-        ({"recipe": "rpl"}, "recipe (recipe: there"),
-        ({"options": {"optimizer.lr": 0.5}}, "recipe (recipe: there"),
+        ({"recipe": "rpl"}, 'recipe (recipe.name: there "ent", here "rpl")'),
+        ({"options": {"optimizer.lr": 0.5}}, "recipe (recipe.optimizer.lr: there 0.01, here 0.5)"),
         ({"batch_size": 10}, "batch_size (batch_size: there 20, here 10)"),
-        ({"guard": "stop"}, "guard (guard: there"),
+        ({"guard": "stop"}, 'guard (guard.action: there "rollback", here "stop")'),
         ({"keep": "best"}, 'keep (keep: there "last", here "best")'),
         ({"data": IMAGES[::-1].copy()}, "images (images: there"),
     ],

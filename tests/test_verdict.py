@@ -25,7 +25,30 @@ def scores(**values) -> Scores:
 
 
 def history(final: dict, **more) -> History:
+    more = {"statistics_shift": [0.3, 0.2, 0.1], **more}
     return History(source=scores(agreement=None), final=scores(**final), **more)
+
+
+def test_few_images_or_no_statistics_tell_nothing():
+    assert "too few" in judge(history({"confidence": 0.95, "images": 20})).reason
+    assert "nothing tells" in judge(history({"confidence": 0.95}, statistics_shift=[])).reason
+
+
+def test_classes_that_come_back_with_less_confidence_are_no_proof():
+    inverted = 255 - IMAGES
+    result = acclimate.adapt(
+        load_digits_model(), inverted, "rpl", options={"epochs": 3}, progress=False
+    )
+    assert result.verdict.word != "helpful"
+
+
+def test_nearly_all_means_what_chance_would_change():
+    two = scores(agreement=0.5, class_counts=(50, 50))
+    source = scores(agreement=None, class_counts=(50, 50))
+    record = History(
+        source=source, start=two, final=scores(confidence=0.95), statistics_shift=[0.1, 0.1]
+    )
+    assert "near chance" in judge(record).reason
 
 
 @pytest.mark.parametrize("recipe", ["bn", "ent", "rpl"])

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from acclimate._version import __version__
-from acclimate.copying import choose_device, copy_model
+from acclimate.copying import choose_device, copy_model, floating_dtype
 from acclimate.data import ImageSource, Preprocessing, batches, open_images
 from acclimate.data.labels import Labels
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.guard import Guard, make_guard, warn_of_temperatures
-from acclimate.learner import Learner
+from acclimate.learner import Learner, scaling_note
 from acclimate.models import LoadedModel, preprocessing_of
 from acclimate.normalization import BatchStatistics, batch_norm_layers
 from acclimate.outputs import logits_of
@@ -32,6 +32,7 @@ from acclimate.words import Keep
 __all__ = ["adapt"]
 
 
+@torch.inference_mode(False)
 def adapt(
     model: nn.Module | LoadedModel,
     data: Any,
@@ -101,7 +102,12 @@ def adapt(
         classes=loaded.classes if loaded else None,
         progress=progress,
     )
-    chosen, notes = tuned_recipe(chosen, options or {}, model_name=name, images=len(images))
+    notes = _label_notes(images)
+    if isinstance(recipe, str):
+        chosen, said = tuned_recipe(chosen, options or {}, model_name=name, images=len(images))
+        notes += said
+    else:  # a Recipe of the user's own is complete as it is
+        chosen = chosen.with_options(options or {})
     size = _batch_size(chosen, module, images, batch_size)
     if guard.action != "off":
         warn_of_temperatures(chosen)
@@ -116,12 +122,22 @@ def adapt(
 
     learner = Learner(module, chosen, batch_size=size, seed=seed)
     notes += _notes(learner)
-    passes = Passes(images, batch_size=size, device=where, show_progress=progress)
+    passes = Passes(
+        images,
+        batch_size=size,
+        device=where,
+        dtype=floating_dtype(module),
+        show_progress=progress,
+    )
     run = AdaptationRun(learner, passes, guard=guard, keep=keep, seed=seed)
     if folder:
         run.checkpoint = folder.checkpoint
         folder.resume(run)
-    predictions, verdict = run.execute()
+    try:
+        predictions, verdict = run.execute()
+    except BaseException:
+        learner.release()  # a model adapted in place must stay usable
+        raise
     result = AdaptationResult(
         model=learner.model,
         recipe=chosen,
@@ -164,7 +180,7 @@ def _try_out(
     batch = next(iter(batches(images, batch_size=1, order=torch.tensor([0]), device=device)))
     try:
         with torch.no_grad():
-            returned = model(batch.images)
+            returned = model(batch.images.to(floating_dtype(model)))
     except Exception as error:
         shape = " × ".join(map(str, batch.images.shape))
         raise AcclimateError(
@@ -185,14 +201,18 @@ def _try_out(
         )
 
 
-def _notes(learner: Learner) -> list[str]:
-    recipe, size = learner.recipe, learner.batch_size
-    if not recipe.learns or size == recipe.batch_size:
+def _label_notes(images: ImageSource) -> list[str]:
+    if images.labels is not None or not images.class_names:
         return []
-    return [
-        f"learning rate {learner.lr * recipe.batch_size / size:g} holds for batches of "
-        f"{recipe.batch_size}; scaled linearly to {learner.lr:g} for batches of {size}"
-    ]
+    folders = ", ".join(images.class_names[:3])
+    return [f"sub-folders ({folders}, ...) match no class of the model: nothing is scored"]
+
+
+def _notes(learner: Learner) -> list[str]:
+    recipe, notes = learner.recipe, []
+    if recipe.learns and recipe.selector.changes_architecture:
+        notes.append("the model handed back has new layers (keys with acclimate_adapter)")
+    return notes + scaling_note(learner)
 
 
 def _identity(

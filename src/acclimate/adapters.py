@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["BottleneckAdapter", "insert_adapters", "transformer_sublayers"]
+__all__ = ["BottleneckAdapter", "insert_adapters", "remove_adapters", "transformer_sublayers"]
 
 _ATTENTION = ("attn", "attention", "self_attention", "self_attn")
 _MLP = ("mlp", "feed_forward", "ffn")
@@ -75,3 +75,13 @@ def insert_adapters(model: nn.Module, *, width: int, generator: torch.Generator)
         adapter = BottleneckAdapter(_width_of(sublayer), width, generator=generator)
         sublayer.add_module(NAME, adapter.to(like.device, like.dtype))
         sublayer.register_forward_hook(_adapt_output)
+
+
+def remove_adapters(model: nn.Module) -> None:
+    """Take all adapters out again, and the hooks that call them."""
+    for module in model.modules():
+        if hasattr(module, NAME):
+            delattr(module, NAME)
+            for key, hook in list(module._forward_hooks.items()):
+                if hook is _adapt_output:
+                    del module._forward_hooks[key]

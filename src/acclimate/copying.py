@@ -1,4 +1,4 @@
-"""Copies of models and the choice of a device, for both ways to adapt."""
+"""Copies of models, their precision and the choice of a device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["choose_device", "copy_model"]
+__all__ = ["choose_device", "copy_model", "floating_dtype"]
 
 
 def choose_device(device: str | torch.device | None) -> torch.device:
@@ -33,3 +33,8 @@ def copy_model(model: nn.Module) -> nn.Module:
             f"{type(model).__name__} cannot be copied ({error}); "
             "pass inplace=True to adapt it itself"
         ) from error
+
+
+def floating_dtype(model: nn.Module) -> torch.dtype:
+    """The precision a model works in, and wants its images in."""
+    return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)

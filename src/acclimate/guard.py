@@ -116,6 +116,8 @@ class Watch:
     finite: Tensor = field(default_factory=lambda: torch.tensor(True))
     probability: Tensor = field(default_factory=lambda: torch.zeros(()))
     source_probability: Tensor = field(default_factory=lambda: torch.zeros(()))
+    last_probability: Tensor = field(default_factory=lambda: torch.zeros(()))
+    last_images: int = 0
     flips: Tensor = field(default_factory=lambda: torch.zeros(()))
     older: dict[str, Tensor] = field(default_factory=dict)
     newer: dict[str, Tensor] = field(default_factory=dict)
@@ -138,6 +140,7 @@ class Watch:
         self.images += len(logits)
         self.finite = self.finite.to(finite.device) & finite
         self.probability = self.probability.to(p.device) + p.sum(dim=0)
+        self.last_probability, self.last_images = p.mean(dim=0), len(logits)
         if source_logits is not None:
             q = source_logits.float().softmax(dim=1)
             self.source_probability = self.source_probability.to(q.device) + q.sum(dim=0)
@@ -162,25 +165,36 @@ class Watch:
         moved = drift(learner)
         if not bool(self.finite) or moved != moved or moved == float("inf"):
             return "loss, logits or parameters are not finite"
-        diversity = float(effective_classes(self.probability / self.images))
+        mean = self.probability / self.images
         if self.reference == 0:  # a stream: its first window shows what is normal for the images
-            self.reference = diversity
-        needed = guard.min_diversity * _classes_in(self.images, of=self.reference)
-        if self.source_probability.ndim:
-            # A stream may run through one class for a while; then the source model sees that too.
-            expected = effective_classes(self.source_probability / self.source_probability.sum())
-            needed = min(needed, guard.min_diversity * float(expected))
-        if diversity < needed:
-            return (
-                f"predictions use {diversity:.1f} classes in effect, expected at least "
-                f"{needed:.1f}: the classes are collapsing"
-            )
+            self.reference = float(effective_classes(mean))
+        # The window over the last batches, and the last batch alone, which varies more by chance.
+        for name, probability, images, share in (
+            ("the last batches", mean, self.images, guard.min_diversity),
+            ("the last batch", self.last_probability, self.last_images, guard.min_diversity / 2),
+        ):
+            diversity = float(effective_classes(probability))
+            needed = share * self._expected_classes(images)
+            if diversity < needed:
+                return (
+                    f"predictions on {name} use {diversity:.1f} classes in effect, expected at "
+                    f"least {needed:.1f}: the classes are collapsing"
+                )
         if moved > guard.max_drift:
             return (
                 f"the learning parameters moved by {moved:.2f} of their norm, "
                 f"more than {guard.max_drift:g}"
             )
         return self._too_many_flips(guard)
+
+    def _expected_classes(self, images: int) -> float:
+        """How many classes so many images should show."""
+        expected = _classes_in(images, of=self.reference)
+        if self.source_probability.ndim:
+            # A stream may run through one class for a while; then the source model sees that too.
+            seen = effective_classes(self.source_probability / self.source_probability.sum())
+            expected = min(expected, float(seen))
+        return expected
 
     def _too_many_flips(self, guard: Guard) -> str | None:
         if self.compared < ENOUGH_COMPARED:

@@ -18,7 +18,7 @@ from acclimate.recipe import Recipe
 from acclimate.state import pack, transform, unpack
 from acclimate.step import Step
 
-__all__ = ["Learner", "StepResult"]
+__all__ = ["Learner", "StepResult", "scaling_note"]
 
 DEFAULT_LR = 1e-3
 """The paper's rate for a ResNet-50, where neither recipe nor preset names one."""
@@ -273,3 +273,14 @@ def _reduce(term: Tensor, weights: Tensor | None) -> Tensor:
     if weights is None:
         return term.mean()
     return (term * weights).sum() / weights.count_nonzero()
+
+
+def scaling_note(learner: Learner) -> list[str]:
+    """Said out loud: that the learning rate was scaled with the batch size."""
+    recipe, size = learner.recipe, learner.batch_size
+    if not recipe.learns or size == recipe.batch_size:
+        return []
+    return [
+        f"learning rate {learner.lr * recipe.batch_size / size:g} holds for batches of "
+        f"{recipe.batch_size}; scaled linearly to {learner.lr:g} for batches of {size}"
+    ]

@@ -6,16 +6,18 @@ seen so far. The model's own buffers are never written while it learns, so the s
 always one switch away; they are written once, by :meth:`StatisticsControl.write`, when the plain
 model is handed back.
 
-Only batch norm has statistics to choose. Group, layer and instance norm take theirs from the image,
-and dropout and stochastic depth stay off: the model is in ``eval()`` but for its batch-norm layers.
+Only batch norm has statistics to choose. Group, layer and instance norm take theirs from the image
+(an instance norm that tracks statistics keeps the source's), and dropout and stochastic depth stay
+off: the model is in ``eval()`` but for its batch-norm layers.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -80,9 +82,9 @@ class StatisticsControl:
         for name, layer in self.layers.items():
             # With tracking off, a layer in training mode reads the batch and writes no buffer.
             native = weight == 1.0 and not self.running
-            layer.train(native)
+            layer.training = native  # not train(): a fused layer's own dropout must stay off
             layer.track_running_stats = not native
-            if not native and weight > 0:
+            if not native and (weight > 0 or self.running):
                 hook = self._mixing_hook(name, weight, update_running)
                 self._handles.append(layer.register_forward_pre_hook(hook))
 
@@ -93,7 +95,7 @@ class StatisticsControl:
         self._handles.clear()
         self._setting = None
         for layer in self.layers.values():
-            layer.eval()
+            layer.training = False
             layer.track_running_stats = True
 
     def _mixing_hook(self, name: str, weight: float, update_running: bool) -> Any:
@@ -108,11 +110,12 @@ class StatisticsControl:
             source_mean, source_var = layer.running_mean, layer.running_var
             assert source_mean is not None
             assert source_var is not None
-            mean, var = _batch_statistics(x)
-            prior_mean = self.running.get(f"{name}.mean", source_mean)
-            prior_var = self.running.get(f"{name}.var", source_var)
-            mean = weight * mean + (1 - weight) * prior_mean
-            var = weight * var + (1 - weight) * prior_var
+            mean = self.running.get(f"{name}.mean", source_mean)
+            var = self.running.get(f"{name}.var", source_var)
+            if weight > 0:
+                batch_mean, batch_var = _batch_statistics(x)
+                mean = weight * batch_mean + (1 - weight) * mean
+                var = weight * batch_var + (1 - weight) * var
             if update_running:
                 self.running[f"{name}.mean"] = mean.detach()
                 self.running[f"{name}.var"] = var.detach()
@@ -208,6 +211,8 @@ class StatisticsPool:
 class Normalization(Part, ABC):
     """Where the statistics come from."""
 
+    adapts: ClassVar[bool] = True
+
     @abstractmethod
     def batch_weight(self, images: int) -> float:
         """The share of the batch's own statistics for a batch of this many images."""
@@ -224,11 +229,17 @@ class Normalization(Part, ABC):
         """The share of the target's pooled statistics in the model that is handed back."""
         return self.batch_weight(batch_size)
 
+    def settling_passes(self, batches: int) -> int:
+        """How many passes over the images it takes before the statistics are theirs."""
+        return 0
+
 
 @PARTS["normalization"].register("source")
 @dataclass(frozen=True, kw_only=True)
 class Source(Normalization):
     """Leave the statistics alone, as the paper does for EfficientNet-L2."""
+
+    adapts = False
 
     def batch_weight(self, images: int) -> float:
         """None of the batch."""
@@ -278,7 +289,11 @@ class Mixture(Normalization):
 @PARTS["normalization"].register("running")
 @dataclass(frozen=True, kw_only=True)
 class Running(Normalization):
-    """A running estimate that starts at the source and moves towards each batch by ``momentum``."""
+    """A running estimate that starts at the source and moves towards each batch by ``momentum``.
+
+    ``adapt`` lets it settle on the images before anything is learnt; the model that is handed back
+    holds the estimate itself.
+    """
 
     momentum: float = 0.1
 
@@ -300,9 +315,22 @@ class Running(Normalization):
         return control
 
     def apply(self, state: StatisticsControl, images: int, *, learning: bool) -> None:
-        """Only the student's own passes move the estimate; teachers read it."""
-        state.use(self.momentum, update_running=learning)
+        """Only the student's own passes move the estimate; all others read what it is then."""
+        state.use(self.momentum if learning else 0.0, update_running=learning)
 
     def export_weight(self, batch_size: int) -> float:
-        """All of the target: where the running estimate ends up after enough batches."""
-        return 1.0
+        """Nothing is pooled."""
+        return 0.0
+
+    def settling_passes(self, batches: int) -> int:
+        """Enough for the source to count less than 5 %."""
+        needed = math.log(0.05) / math.log(1 - self.momentum) if self.momentum < 1 else 1
+        return math.ceil(needed / batches)
+
+    def export(self, state: StatisticsControl, learner: Learner) -> None:
+        """Write the estimate into the model."""
+        for name, layer in state.layers.items():
+            assert layer.running_mean is not None
+            assert layer.running_var is not None
+            layer.running_mean.copy_(state.running[f"{name}.mean"])
+            layer.running_var.copy_(state.running[f"{name}.var"])

@@ -21,11 +21,6 @@ class Outputs:
     features: Tensor | None = None
     projections: Tensor | None = None
 
-    def detach(self) -> Outputs:
-        """The same values with no way back for gradients."""
-        cut = (None if x is None else x.detach() for x in (self.features, self.projections))
-        return Outputs(self.logits.detach(), *cut)
-
 
 def logits_of(returned: Any) -> Tensor:
     """Find the logits in what a model returned: a tensor, ``.logits``, ``["logits"]`` or a tuple.

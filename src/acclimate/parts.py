@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PARTS", "Closure", "Need", "Part", "check_range", "part_kind"]
 
-Need = Literal["features", "source-data"]
+Need = Literal["features"]
 Closure = Callable[[], Tensor]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,13 +31,14 @@ class Passes:
     batch_size: int
     device: torch.device
     show_progress: bool
+    dtype: torch.dtype = torch.float32
 
     def batches(
         self, title: str, *, order: Tensor | None = None, start: int = 0
     ) -> Iterator[Batch]:
         """Batches on the device, from number ``start`` on."""
         size = self.batch_size
-        yield from tqdm(
+        for batch in tqdm(
             batches(self.images, batch_size=size, order=order, device=self.device, start=start),
             desc=title,
             initial=start,
@@ -46,7 +47,8 @@ class Passes:
             delay=0.5,
             leave=False,
             unit="batch",
-        )
+        ):
+            yield replace(batch, images=batch.images.to(self.dtype))
 
     def labels_of(self, batch: Batch) -> Tensor | None:
         """True classes of a batch, for scoring, where there are any."""

@@ -31,7 +31,8 @@ _IG = ("*ig_resnext101*", "*resnext101_32x8d*wsl*", "*resnext101_32x8d*ig1b*")
 _DAUG = ("*resnext101*deepaug*", "*resnext101*daug*", "*resnext101*augmix*")
 _EFFICIENTNET_L2 = ("*efficientnet_l2*", "*efficientnet-l2*")
 _BIT = ("*resnetv2_50x1_bit*", "*bit_resnet50*", "*resnetv2_50x1*goog*")
-_RESNEXT, _RESNET = ("*resnext101_32x8d*",), ("*resnet50*",)
+_RESNEXT = ("*resnext101_32x8d*",)
+_RESNET = ("resnet50*", "*:resnet50", "*:resnet50[.@]*", "*/resnet-50")
 
 # The first pattern that fits counts. ResNeXt ran at batch 32: the table prints 128, but the text
 # and the learning rates (scaled from 1e-3 at 128) say 32.
@@ -106,12 +107,15 @@ def tuned_recipe(
     if not asked.learns or recipe.optimizer.lr is not None:
         return asked, []
     preset = find_preset(recipe.name, model_name=model_name)
+    own_size = preset.batch_size if preset else recipe.batch_size
     fixed = {key.partition(".")[0] for key in options}
     lr = asked.optimizer.lr
     if lr is None:
         # What is known of rates is known of SGD; others get the usual one.
         sgd = preset.lr if preset else default_lr(images)
         lr = sgd if isinstance(asked.optimizer, SGD) else DEFAULT_LR
+        if "batch_size" in fixed:
+            lr *= asked.batch_size / own_size
     elif preset is None:
         return asked, []  # the number of epochs hangs on the rate
     values: dict[str, Any] = {"optimizer": replace(asked.optimizer, lr=lr)}
@@ -123,7 +127,12 @@ def tuned_recipe(
         values["normalization"] = Source()
     tuned = replace(asked, **values)
     origin = f"the paper's preset for {model_name}" if preset else f"no preset for {model_name}"
+    rate = (
+        f"your learning rate {lr:g}" if asked.optimizer.lr is not None else f"learning rate {lr:g}"
+    )
+    follows = "batch_size" in fixed and asked.optimizer.lr is None
+    scaled = f", scaled linearly from batches of {own_size}" if follows else ""
     return tuned, [
-        f"{origin}: learning rate {lr:g} for batches of {tuned.batch_size}, "
+        f"{origin}: {rate} for batches of {tuned.batch_size}{scaled}, "
         f"{tuned.epochs} epoch(s) over {images} images"
     ]

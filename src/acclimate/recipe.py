@@ -10,7 +10,7 @@ from torch import nn
 
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.filters import Everything, Filter
-from acclimate.normalization import BatchStatistics, Normalization
+from acclimate.normalization import BatchStatistics, Normalization, batch_norm_layers
 from acclimate.objectives import CrossEntropy, Objective
 from acclimate.optimizers import SGD, Optimizer
 from acclimate.options import parse_value
@@ -76,6 +76,11 @@ class Recipe:
         """Refuse a model this recipe cannot work with."""
         for part in self.parts().values():
             part.check(model)
+        if not self.learns and self.normalization.adapts and not batch_norm_layers(model):
+            raise AcclimateError(
+                f"the recipe {self.name!r} only changes batch-norm statistics, and "
+                f"{type(model).__name__} keeps none; choose a recipe that learns (ent, rpl)"
+            )
 
     def with_options(self, options: Mapping[str, Any]) -> Recipe:
         """A copy with other options: ``part=name``, ``part.option=value``, ``epochs=3``."""

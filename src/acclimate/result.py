@@ -23,12 +23,24 @@ from acclimate.verdict import Verdict
 
 __all__ = ["AdaptationResult"]
 
+IDENTITY = "run.json"
 MODEL, SUMMARY, HISTORY, PREDICTIONS = (
     "model.safetensors",
     "summary.json",
     "history.json",
     "predictions.csv",
 )
+
+
+def saved_identity(folder: Path) -> dict[str, Any] | None:
+    """The identity of the run whose finished result a folder holds, if it holds one."""
+    if not (folder / SUMMARY).exists():
+        return None
+    try:
+        identity: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["run"]
+    except (OSError, ValueError, KeyError) as error:
+        raise AcclimateError(f"cannot read {folder / SUMMARY}: {error}") from error
+    return identity
 
 
 @dataclass
@@ -79,19 +91,29 @@ class AdaptationResult:
             "notes": self.notes,
         }
 
-    def save(self, folder: str | Path) -> Path:
-        """Write model, predictions, history and summary, all or none of them."""
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write model, predictions, history and summary, all or none of them.
+
+        A folder that holds the result of another run is refused unless ``overwrite`` is set.
+        """
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise AcclimateError(f"could not make the folder {folder}: {error.strerror}") from error
         record = {"recipe": self.recipe.to_dict(), "run": self.record}
+        there = saved_identity(folder)
+        other = there is not None and there != json.loads(json.dumps(self.record))
+        if other and not overwrite:
+            raise AcclimateError(
+                f"{folder} holds the result of another run; choose another, or overwrite=True"
+            )
         write_files(
             {
-                folder / MODEL: tensors_writer(self.model.state_dict()),
+                folder / MODEL: tensors_writer(tensors_of(self.model)),
                 folder / PREDICTIONS: text_writer(self._predictions_csv()),
                 folder / HISTORY: json_writer(self.history.to_dict()),
+                folder / IDENTITY: json_writer(self.record),
                 folder / SUMMARY: json_writer({**self.summary(), **record}),  # last: it seals it
             }
         )
@@ -147,3 +169,8 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
             f"the result in {folder} belongs to another architecture than "
             f"{type(model).__name__}: {first}"
         ) from error
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """A model's state without what is no tensor (a module's own extra state)."""
+    return {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acclimate.data import Batch, epoch_order
+from acclimate.adapters import remove_adapters
+from acclimate.data import Batch, batch_count, epoch_order
 from acclimate.errors import AcclimateWarning
 from acclimate.guard import Guard, Watch, drift
 from acclimate.history import EpochRecord, Event, History
@@ -92,6 +93,8 @@ class AdaptationRun:
         labelled = self.passes.images.labels is not None
         if self.history.source is None and (self._compares or labelled):
             self._source_pass()
+        if not self.watch.older:
+            self._settle()
         if self.learner.recipe.learns:
             if not self.watch.older:
                 self._before_learning()
@@ -113,6 +116,16 @@ class AdaptationRun:
         self.progress.source_classes = predictions.classes
         self.progress.source_confidence = predictions.confidence
         self.checkpoint(self)
+
+    def _settle(self) -> None:
+        """Let a running estimate of the statistics come to the images before anything else does."""
+        batches = batch_count(len(self.passes.images), self.learner.batch_size)
+        for _ in range(self.learner.recipe.normalization.settling_passes(batches)):
+            order = epoch_order(len(self.passes.images), seed=self.seed, epoch=EVALUATION)
+            self._pass("running statistics", self._student_forward, order=order)
+
+    def _student_forward(self, batch: Batch) -> Tensor:
+        return self.learner.forward(batch.images).logits
 
     def _before_learning(self) -> None:
         if not self._compares:
@@ -214,8 +227,8 @@ class AdaptationRun:
 
     def _batch_statistics_pass(self, title: str, *, gather: bool = True) -> Scores:
         """All images with the recipe's statistics; gathers what the exported model will need."""
-        weight = self.learner.recipe.normalization.export_weight(self.learner.batch_size)
-        self._pool = self.learner.statistics.pool() if gather and weight else None
+        gather = gather and self.learner.recipe.normalization.adapts
+        self._pool = self.learner.statistics.pool() if gather else None
 
         def forward(batch: Batch) -> Tensor:
             return self.learner.predict(batch.images)
@@ -234,14 +247,14 @@ class AdaptationRun:
         learner, statistics = self.learner, self.learner.statistics
         learns = learner.recipe.learns
         weight = learner.recipe.normalization.export_weight(learner.batch_size)
-        adapts_statistics = bool(weight and statistics.layers)
+        adapts_statistics = bool(learner.recipe.normalization.adapts and statistics.layers)
         missing = self._batch_classes is None or (adapts_statistics and self._pool is None)
         if missing and (adapts_statistics or learns):
             scores = self._batch_statistics_pass("statistics")
             if not learns:
                 self._record_start(scores)
         source_buffers = statistics.buffers()
-        if adapts_statistics and self._pool is not None:
+        if weight and self._pool is not None:
             statistics.write(self._pool, weight=weight)
         learner.release()
         predictions, self.history.final = self._pass(
@@ -253,8 +266,12 @@ class AdaptationRun:
         if self.guard.action == "off":
             return predictions, Verdict("neutral", "the guard was off and judged nothing")
         verdict = judge(self.history, went_wrong=self._unmended())
+        if self.progress.stopped and verdict.word in ("helpful", "neutral"):
+            stopped = f"learning stopped at step {self.history.events[-1].step}"
+            verdict = Verdict(verdict.word, f"{verdict.reason}; {stopped}")
         if verdict.word == "harmful" and self.guard.acts:
             learner.restore_source()
+            remove_adapters(learner.model)
             statistics.load_buffers(source_buffers)
             self.history.final = self.history.source
             predictions = Predictions(self.progress.source_classes, self.progress.source_confidence)

@@ -22,20 +22,22 @@ from acclimate.checkpoint import (
     write_files,
 )
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.result import SUMMARY, AdaptationResult
+from acclimate.result import IDENTITY, AdaptationResult, saved_identity
 
 if TYPE_CHECKING:
     from acclimate.run import AdaptationRun
 
 __all__ = ["RunFolder", "fingerprint"]
 
-IDENTITY, CHECKPOINT = "run.json", "checkpoint.safetensors"
+CHECKPOINT = "checkpoint.safetensors"
 
 
-def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+def fingerprint(tensors: Mapping[str, Any]) -> str:
     """A checksum of named tensors: the same weights, the same eight hex digits."""
     total = 0
     for name, tensor in sorted(tensors.items()):
+        if not isinstance(tensor, Tensor):  # a module's own extra state
+            continue
         total = zlib.crc32(name.encode(), total)
         plain = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
         total = zlib.crc32(plain.numpy().data, total)
@@ -77,11 +79,11 @@ class RunFolder:
             k for k in self.identity if found.get(k) != self.identity[k] and k != "versions"
         ]
         if different:
-            key = different[0]
+            key, there, here = _first_difference(found, self.identity, different[0])
             raise AcclimateError(
                 f"the output folder {self.path} holds another run, which differs in "
-                f"{', '.join(different)} ({key}: there {_short(found.get(key))}, "
-                f"here {_short(self.identity[key])}); choose another folder"
+                f"{', '.join(different)} ({key}: there {there}, here {here}); "
+                "choose another folder"
             )
         if found["versions"] != self.identity["versions"]:
             warnings.warn(
@@ -93,8 +95,8 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the result is there, whole."""
-        return (self.path / SUMMARY).exists()
+        """Whether this run's result is there, whole."""
+        return saved_identity(self.path) is not None
 
     def load(self, model: nn.Module, class_names: Sequence[str] | None) -> AdaptationResult:
         """The finished result."""
@@ -123,6 +125,11 @@ class RunFolder:
         (self.path / CHECKPOINT).unlink(missing_ok=True)
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _first_difference(there: Any, here: Any, key: str) -> tuple[str, str, str]:
+    """The first option in which two records differ, down to the innermost, and both values."""
+    one, other = there.get(key), here.get(key)
+    if isinstance(one, dict) and isinstance(other, dict):
+        inner = next(k for k in {**one, **other} if one.get(k) != other.get(k))
+        path, *values = _first_difference(one, other, inner)
+        return f"{key}.{path}", values[0], values[1]
+    return key, json.dumps(one), json.dumps(other)

@@ -13,8 +13,9 @@ from acclimate.copying import copy_model
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard import Guard, Watch, make_guard, warn_of_temperatures
 from acclimate.history import Event
-from acclimate.learner import Learner
+from acclimate.learner import Learner, scaling_note
 from acclimate.models import LoadedModel
+from acclimate.presets import find_preset, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
 from acclimate.state import pack, transform, unpack
@@ -36,7 +37,10 @@ class Stream(nn.Module):
     linearly.
 
     The guard looks at the source model's answers on every ``check_every``-th batch, which costs one
-    gradient-free forward pass there: 1/``check_every`` forward passes per batch on average.
+    gradient-free forward pass there: 1/``check_every`` forward passes per batch on average. A batch
+    whose loss is not finite is answered by the source model and undone at once.
+
+    ``notes`` says which learning rate is used and why, where the paper or the batch size chose it.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     >>> stream = Stream(net, "ent")
@@ -61,6 +65,13 @@ class Stream(nn.Module):
         super().__init__()
         module = model.model if isinstance(model, LoadedModel) else model
         chosen = get_recipe(recipe, options)
+        name = model.name if isinstance(model, LoadedModel) else type(module).__name__
+        self.notes: list[str] = []
+        if isinstance(recipe, str) and find_preset(recipe, model_name=name):
+            # Only the paper's own numbers: how many images a stream brings is anybody's guess.
+            chosen, self.notes = tuned_recipe(
+                get_recipe(recipe), options or {}, model_name=name, images=50_000
+            )
         self.guard = make_guard(guard)
         if self.guard.action != "off":
             warn_of_temperatures(chosen)
@@ -70,6 +81,7 @@ class Stream(nn.Module):
         self.answer = answer or ("after" if episodic else "before")
         self.model = module if inplace else copy_model(module)
         self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed)
+        self.notes += scaling_note(self.learner)
         self.learner.start_epoch()
         self.events: list[Event] = []
         self.paused = False
@@ -93,25 +105,30 @@ class Stream(nn.Module):
         if self.paused:
             return self.learner.predict(images)
         result = self.learner.step(images)
-        self._guard(images, result.logits, result.loss)
+        if not self._guard(images, result.logits, result.loss):
+            # Batch statistics spread one broken image over the whole batch; the source's do not.
+            return self.learner.source_forward(images).logits
         return result.logits if self.answer == "before" else self.learner.predict(images)
 
-    def _guard(self, images: Tensor, logits: Tensor, loss: Tensor | None) -> None:
-        if self.guard.action == "off" or self.episodic or not self.learns:
-            return
+    def _guard(self, images: Tensor, logits: Tensor, loss: Tensor | None) -> bool:
+        """Watch a step; False when its answer is not fit to be given."""
+        if self.guard.action == "off" or not self.learns:
+            return True
         # The caller is about to read the logits anyway: waiting for one number costs little, and
         # a stream that learnt from nonsense must not answer with it.
         broken = loss is not None and not bool(torch.isfinite(loss))
+        if self.episodic:  # nothing is kept from batch to batch
+            return not broken
         full = broken or self._watch.steps + 1 >= self.guard.check_every
         source = self.learner.source_forward(images).logits if full else None
         self._watch.see(logits, loss, source_logits=source)
-        if not full:
-            return
-        trouble = self._watch.check(self.guard, self.learner)
-        if trouble is None:
-            self._rollbacks = 0
-        else:
-            self._react(trouble)
+        if full:
+            trouble = self._watch.check(self.guard, self.learner)
+            if trouble is None:
+                self._rollbacks = 0
+            else:
+                self._react(trouble)
+        return not (broken and self.guard.acts)
 
     def _react(self, trouble: str) -> None:
         step, action = self.learner.steps, "recorded"

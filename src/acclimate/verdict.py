@@ -24,7 +24,10 @@ FEW_FLIPS = 0.01
 """Below this share of changed answers adaptation made no difference."""
 
 NEARLY_ALL = 0.9
-"""Above this share of changed answers the source model had nothing to say about these images."""
+"""Times the share that chance would change: then the source model had nothing to say here."""
+
+FEW_IMAGES = 50
+"""Below this many images nothing is judged."""
 
 LESS_SURE = 0.5
 """Mean confidence that falls below this share of the source model's speaks against the answers."""
@@ -73,23 +76,30 @@ def judge(history: History, *, went_wrong: str | None = None) -> Verdict:
     if source is None or final is None or final.agreement is None:
         return Verdict("neutral", "nothing was compared with the source model")
     flips = 1 - final.agreement
+    changed = f"{flips:.0%} of the answers changed"
     if went_wrong is not None:
         return Verdict("harmful", went_wrong)
     if not math.isfinite(final.confidence):
         return Verdict("harmful", "the answers are not finite")
     if flips < FEW_FLIPS:
         return Verdict("neutral", f"only {flips:.1%} of the answers changed")
+    if final.images < FEW_IMAGES:
+        return Verdict("neutral", f"{changed}; {final.images} images are too few to tell more")
+    if not history.statistics_shift:
+        return Verdict(
+            "neutral", f"{changed}; without new batch statistics nothing tells whether for better"
+        )
     doubt = _doubt_of_statistics(history, source, start) if start is not None else None
     if doubt is not None:
         return doubt
-    if earned_confidence(source, final) < NO_SURER and not _recovered(source, start):
+    if earned_confidence(source, final) < NO_SURER:
         return Verdict(
             "neutral",
-            f"{flips:.0%} of the answers changed, but the model is no surer of the new ones",
+            f"{changed}, but the model is no surer of the new ones; check some by hand",
         )
     return Verdict(
         "helpful",
-        f"{flips:.0%} of the answers changed, confidence {source.confidence:.2f} -> "
+        f"{changed}, confidence {source.confidence:.2f} -> "
         f"{final.confidence:.2f}, classes in use {source.diversity:.1f} -> {final.diversity:.1f}",
     )
 
@@ -114,7 +124,8 @@ def _doubt_of_statistics(history: History, source: Scores, start: Scores) -> Ver
     overturned = f"new statistics overturn {flips:.0%} of the answers"
     if flips < FEW_FLIPS:
         return None
-    if flips > NEARLY_ALL:
+    chance = 1 - 1 / max(len(source.class_counts), 2)
+    if flips >= NEARLY_ALL * chance:
         return Verdict(
             "neutral",
             f"{overturned}; the source model used {source.diversity:.1f} classes and is likely "

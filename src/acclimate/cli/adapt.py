@@ -48,8 +48,10 @@ def run(args: argparse.Namespace) -> int:
 def _adapt(args: argparse.Namespace) -> int:
     from acclimate.adaptation import adapt
     from acclimate.models import load
+    from acclimate.recipes import get_recipe
 
     options = parse_assignments(args.set or [])
+    get_recipe(args.recipe or "rpl", options)  # a typo shows before a model is loaded
     _check_path(args.images)
     # What a user's own model prints must not get between us and whoever reads the JSON.
     with redirect_stdout(sys.stderr) if args.json else nullcontext():
