@@ -15,6 +15,7 @@ from acclimate.demo.model import load_digits_model
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard import Guard, Watch, make_guard
 from acclimate.learner import Learner
+from acclimate.models._torchvision import import_torchvision
 from acclimate.recipes import get_recipe
 
 CLEAN, LABELS = (part[:400] for part in digits("held-out"))
@@ -243,3 +244,20 @@ def test_guards_are_named_or_made():
         make_guard("roll")
     with pytest.raises(AcclimateError, match="expected check_every >= 1, got 0"):
         Guard(check_every=0)
+
+
+def test_a_refused_run_takes_its_adapters_out_again():
+    import_torchvision()
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    net = timm.create_model(
+        "vit_tiny_patch16_224", img_size=16, patch_size=8, num_classes=4, depth=1
+    )
+    options = {"selector": "adapters", "optimizer.lr": 1e30, "epochs": 1}
+    result = acclimate.adapt(
+        net, torch.rand(80, 3, 16, 16), "ent", options=options, guard="stop", progress=False
+    )
+    assert result.verdict.word == "refused"
+    assert same_weights(result.model, net)
+    assert result.model.state_dict().keys() == net.state_dict().keys()
+    assert any("new layers" in note for note in result.notes)
