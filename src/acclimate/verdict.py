@@ -140,7 +140,7 @@ def _doubt_of_statistics(history: History, source: Scores, start: Scores) -> Ver
         if because:
             return Verdict(
                 "harmful",
-                f"{overturned}, and {because}: they seem to hold a few of the classes "
+                f"{overturned}, and {because}: the set seems to hold a few of the classes "
                 f"({source.diversity:.1f} in use before, {start.diversity:.1f} after) rather than "
                 "a new look; try normalization=source",
             )
