@@ -37,7 +37,7 @@ class Learner:
 
     The model is taken over as it is (no copy): parameters that the selector leaves out stop asking
     for gradients, dropout and the like stay off, and its buffers are not written before
-    :meth:`export`. Only ``learning`` ever changes, so only ``learning`` is ever copied.
+    :meth:`release`. Only ``learning`` ever changes, so only ``learning`` is ever copied.
     """
 
     def __init__(
