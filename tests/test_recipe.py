@@ -71,7 +71,7 @@ def test_an_unknown_recipe_suggests_the_nearest() -> None:
 
 def test_something_else_than_a_recipe_is_refused() -> None:
     with pytest.raises(AcclimateError, match="expected a recipe's name or a Recipe, got int"):
-        get_recipe(3)  # type: ignore[arg-type]
+        get_recipe(3)
 
 
 # Options

@@ -146,7 +146,7 @@ def _tv_vit() -> nn.Module:
         num_classes=5,
     )
     with torch.no_grad():  # torchvision starts the head at zero, which hides everything
-        net.heads.head.weight.normal_()  # type: ignore[union-attr, operator]
+        net.heads.head.weight.normal_()
     return net.eval()
 
 

@@ -43,7 +43,7 @@ def test_answers_come_from_before_the_update_unless_asked_for_after() -> None:
 
 def test_an_unknown_time_to_answer_is_refused() -> None:
     with pytest.raises(AcclimateError, match="expected answer 'before' or 'after', got 'now'"):
-        Stream(bn_net(), answer="now")  # type: ignore[arg-type]
+        Stream(bn_net(), answer="now")
 
 
 def test_the_users_model_is_left_alone_unless_inplace() -> None:

@@ -15,7 +15,7 @@ from acclimate.normalization import StatisticsControl
 from acclimate.outputs import Outputs, find_classifier, logits_of
 from acclimate.parts import Part
 from acclimate.recipe import Recipe
-from acclimate.state import pack, transform, unpack
+from acclimate.state import pack, transform, under, unpack
 from acclimate.step import Step
 
 __all__ = ["Learner", "StepResult", "scaling_note"]
@@ -126,7 +126,7 @@ class Learner:
         projections = None
         if self.recipe.objective is not None and features is not None:
             state = self.states.get("objective")
-            own_head = None if weights is None else _under("objective", weights)
+            own_head = None if weights is None else under("objective:", weights)
             projections = self.recipe.objective.project(state, features, own_head)
         return Outputs(logits_of(returned), features, projections)
 
@@ -224,7 +224,7 @@ class Learner:
         for name, parameter in self.learning.items():
             parameter.copy_(tensors[f"learning/{name}"])
         for slot, state in self.states.items():
-            packed = {k[len(slot) + 1 :]: v for k, v in tensors.items() if k.startswith(f"{slot}/")}
+            packed = under(f"{slot}/", tensors)
             if packed:
                 unpack(state, packed)
             elif isinstance(state, torch.optim.Optimizer):
@@ -259,11 +259,6 @@ class Learner:
             parameter.grad = None
             parameter.requires_grad_(self._asked_gradient.get(name, True))
         return self.model
-
-
-def _under(slot: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    prefix = f"{slot}:"
-    return {n[len(prefix) :]: t for n, t in weights.items() if n.startswith(prefix)}
 
 
 def _reduce(term: Tensor, weights: Tensor | None) -> Tensor:

@@ -19,7 +19,7 @@ from acclimate.learner import Learner
 from acclimate.metrics import Scores, Tally
 from acclimate.normalization import StatisticsPool
 from acclimate.passes import Passes, Predictions
-from acclimate.state import pack, unpack
+from acclimate.state import pack, under, unpack
 from acclimate.verdict import Verdict, judge, label_free_score
 from acclimate.words import Keep
 
@@ -77,13 +77,9 @@ class AdaptationRun:
 
     def load_state(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-
-        def under(name: str) -> dict[str, Tensor]:
-            return {k[len(name) + 1 :]: v for k, v in tensors.items() if k.startswith(f"{name}/")}
-
-        self.learner.load_state_tensors(under("learner"))
+        self.learner.load_state_tensors(under("learner/", tensors))
         for name in ("progress", "watch", "tally"):
-            unpack(getattr(self, name), under(name))
+            unpack(getattr(self, name), under(f"{name}/", tensors))
         self.history = History.from_dict(record["history"])
 
     # The run, from top to bottom.

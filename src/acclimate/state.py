@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["pack", "transform", "unpack"]
+__all__ = ["pack", "transform", "under", "unpack"]
 
 
 def pack(state: Any) -> dict[str, Tensor]:
@@ -55,6 +55,15 @@ def pack(state: Any) -> dict[str, Tensor]:
     return packed
 
 
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, by the rest of their names.
+
+    >>> under("a/", {"a/x": torch.tensor(1), "b/x": torch.tensor(2)})
+    {'x': tensor(1)}
+    """
+    return {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
+
+
 def unpack(state: Any, packed: Mapping[str, Tensor]) -> None:
     """Put packed values back into a state of the same shape."""
     if state is None:
@@ -63,7 +72,7 @@ def unpack(state: Any, packed: Mapping[str, Tensor]) -> None:
         _unpack_optimizer(state, packed)
         return
     for name, value in _public_fields(state):
-        inner = {k[len(name) + 1 :]: v for k, v in packed.items() if k.startswith(f"{name}.")}
+        inner = under(f"{name}.", packed)
         if isinstance(value, nn.Module):
             value.load_state_dict(inner)
         elif isinstance(value, dict) and inner:
@@ -121,9 +130,7 @@ def _unpack_optimizer(optimizer: torch.optim.Optimizer, packed: Mapping[str, Ten
         group["lr"] = float(packed["lr"])
     optimizer.state.clear()
     for index, parameter in enumerate(_parameters(optimizer)):
-        prefix = f"{index}."
-        values = {k[len(prefix) :]: v for k, v in packed.items() if k.startswith(prefix)}
-        for key, value in values.items():
+        for key, value in under(f"{index}.", packed).items():
             # Adam's step counter stays on the CPU unless capturable; moments follow the parameter.
             device = value.device if value.ndim == 0 else parameter.device
             optimizer.state[parameter][key] = value.to(device).clone()

@@ -18,7 +18,7 @@ from acclimate.models import LoadedModel
 from acclimate.presets import find_preset, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
-from acclimate.state import pack, transform, unpack
+from acclimate.state import pack, transform, under, unpack
 
 __all__ = ["Stream"]
 
@@ -186,15 +186,11 @@ class Stream(nn.Module):
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
         """Go on from what ``state_dict`` held."""
-
-        def under(name: str) -> dict[str, Tensor]:
-            return {k[len(name) + 1 :]: v for k, v in state.items() if k.startswith(f"{name}/")}
-
-        self.learner.load_state_tensors(under("learner"))
-        self._fresh = under("fresh")
+        self.learner.load_state_tensors(under("learner/", state))
+        self._fresh = under("fresh/", state)
         for name, tensor in self.learner.source.items():
             tensor.copy_(self._fresh[f"learning/{name}"])
-        unpack(self._watch, under("watch"))
+        unpack(self._watch, under("watch/", state))
         self.paused = bool(state["paused"])
         self._rollbacks = int(state["rollbacks"])
 
