@@ -193,6 +193,8 @@ def _try_out(
             f"expected as many class names as the model has outputs ({classes}), "
             f"got {len(class_names)}"
         )
+    if images.scoring is not None:
+        images.scoring.check(classes)
     highest = -1 if images.labels is None else int(images.labels.max())
     if highest >= classes:
         raise AcclimateError(

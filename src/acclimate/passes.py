@@ -74,7 +74,12 @@ class Passes:
         confidence = torch.zeros(len(self.images))
         for batch in self.batches(title, order=order):
             logits = forward(batch)
-            top = tally.update(logits, labels=self.labels_of(batch), source=self.of(source, batch))
+            top = tally.update(
+                logits,
+                labels=self.labels_of(batch),
+                source=self.of(source, batch),
+                scoring=self.images.scoring,
+            )
             classes[batch.indices] = top.cpu()
             confidence[batch.indices] = logits.float().softmax(dim=1).amax(dim=1).cpu()
         return Predictions(classes, confidence), tally.scores()

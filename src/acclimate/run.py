@@ -158,7 +158,13 @@ class AdaptationRun:
         result = self.learner.step(batch.images)
         source = self.passes.of(self.progress.source_classes, batch)
         labels = self.passes.labels_of(batch)
-        self.tally.update(result.logits, labels=labels, source=source, loss=result.loss)
+        self.tally.update(
+            result.logits,
+            labels=labels,
+            source=source,
+            loss=result.loss,
+            scoring=self.passes.images.scoring,
+        )
         if self.guard.action == "off":
             return
         self.watch.see(result.logits, result.loss, source_classes=source)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
+from acclimate.metrics import Scoring
 
 __all__ = ["ImageSource", "Skipped", "digest"]
 
@@ -33,6 +34,7 @@ class ImageSource(ABC):
         class_names: the names of the classes as found (folder names), or None.
         preprocessing: how uint8 pictures become model input; None when they already are.
         skipped: what was left out, and why.
+        scoring: how a model's outputs stand for the labels; None when they are the same numbers.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class ImageSource(ABC):
         class_names: Sequence[str] | None = None,
         preprocessing: Preprocessing | None = None,
         skipped: Sequence[Skipped] = (),
+        scoring: Scoring | None = None,
     ) -> None:
         if labels is not None and len(labels) != len(names):
             raise AcclimateError(f"expected {len(names)} labels, got {len(labels)}")
@@ -51,6 +54,7 @@ class ImageSource(ABC):
         self.class_names = class_names
         self.preprocessing = preprocessing
         self.skipped = skipped
+        self.scoring = scoring
 
     def __len__(self) -> int:
         return len(self.names)

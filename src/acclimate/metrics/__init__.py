@@ -1,5 +1,6 @@
 """Scores of predictions: with labels and without."""
 
+from acclimate.metrics.scoring import Scoring
 from acclimate.metrics.tally import Scores, Tally
 
-__all__ = ["Scores", "Tally"]
+__all__ = ["Scores", "Scoring", "Tally"]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from acclimate.metrics.label_free import effective_classes, nuclear_norm_score
+from acclimate.metrics.scoring import Scoring
 
 __all__ = ["Scores", "Tally"]
 
@@ -79,6 +80,7 @@ class Tally:
         labels: Tensor | None = None,
         source: Tensor | None = None,
         loss: Tensor | None = None,
+        scoring: Scoring | None = None,
     ) -> Tensor:
         """Add a batch, ``source`` being the source model's classes; the predicted classes."""
         log_p = torch.log_softmax(logits.float(), dim=1)
@@ -98,7 +100,8 @@ class Tally:
         if labels is not None:
             known = labels >= 0
             self.labelled += known.sum()
-            self.wrong += ((top != labels) & known).sum()
+            answers = top if scoring is None else scoring.predict(logits)
+            self.wrong += ((answers != labels) & known).sum()
         if source is not None:
             self.compared += len(source)
             self.agreeing += (top == source).sum()
