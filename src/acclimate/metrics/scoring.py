@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
@@ -22,6 +21,7 @@ class Scoring:
         label_of: for each output the label it counts as, -1 for none (ImageNet-D: any of the dog
             breeds is a dog). None: outputs and labels are the same numbers.
 
+    >>> import torch
     >>> logits = torch.tensor([[3.0, 2.0, 1.0]])
     >>> Scoring(keep=torch.tensor([1, 2])).predict(logits)
     tensor([1])
