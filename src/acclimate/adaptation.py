@@ -14,6 +14,7 @@ from acclimate._version import __version__
 from acclimate.copying import choose_device, copy_model, floating_dtype
 from acclimate.data import ImageSource, Preprocessing, batches, open_images
 from acclimate.data.labels import Labels
+from acclimate.data.shift import Shift, ShiftedSource
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.guard import Guard, make_guard, warn_of_temperatures
 from acclimate.learner import Learner, scaling_note
@@ -42,6 +43,7 @@ def adapt(
     batch_size: int | None = None,
     labels: Labels | None = None,
     preprocessing: Preprocessing | None = None,
+    shift: str | Shift | None = None,
     guard: str | Guard = "rollback",
     keep: Keep = "last",
     out: str | Path | None = None,
@@ -55,13 +57,15 @@ def adapt(
 
     Args:
         model: a module that returns logits (or an object with them), or what ``models.load`` gave.
-        data: a folder of images, an ``.npz``/``.npy`` file, an array, a tensor, a Dataset or a
-            DataLoader. Labels found in it only score the result; nothing learns from them.
+        data: a folder of images, an ``.npz``/``.npy`` file, ``.tar`` shards, an array, a tensor, a
+            Dataset, a DataLoader, or what ``acclimate.data.open_dataset`` gave. Labels found in
+            it only score the result; nothing learns from them.
         recipe: a name (see ``acclimate.list_recipes``) or a Recipe.
         options: changes to the recipe, ``{"optimizer.lr": 1e-4, "teacher": "epoch", "epochs": 3}``.
         batch_size: images per step; the learning rate follows it linearly.
         labels: true classes, for scoring, when ``data`` does not bring them.
         preprocessing: how the model wants uint8 images; taken from its own record when it has one.
+        shift: a corruption to see clean images through, ``"imagenet/fog:3"``; nothing is written.
         guard: what to do when adaptation goes wrong: "rollback", "stop", "warn", "observe", "off",
             or a :class:`Guard` with other thresholds.
         keep: "last" state, or the "best" epoch by a score that needs no labels.
@@ -94,12 +98,15 @@ def adapt(
     chosen = get_recipe(recipe)
     chosen.with_options(options or {}).check(module)  # before an hour is spent on reading images
     name = loaded.name if loaded else type(module).__name__
+    where = choose_device(device)
     images = open_images(
         data,
         preprocessing=preprocessing
         or (loaded.preprocessing if loaded else preprocessing_of(module)),
         labels=labels,
         classes=loaded.classes if loaded else None,
+        shift=shift,
+        device=where,
         progress=progress,
     )
     notes = _label_notes(images)
@@ -111,7 +118,6 @@ def adapt(
     size = _batch_size(chosen, module, images, batch_size)
     if guard.action != "off":
         warn_of_temperatures(chosen)
-    where = choose_device(device)
     identity = _identity(name, module, chosen, images, size, seed, guard, keep, where)
     module = (module if inplace else copy_model(module)).to(where).eval()
     class_names = loaded.classes.names if loaded and loaded.classes else None
@@ -239,6 +245,7 @@ def _identity(
         "recipe": recipe.to_dict(),
         "images": images.fingerprint(),
         "count": len(images),
+        "shift": str(images.shift) if isinstance(images, ShiftedSource) else None,
         "preprocessing": images.preprocessing.describe() if images.preprocessing else None,
         "batch_size": batch_size,
         "seed": seed,

@@ -307,7 +307,7 @@ def test_odd_image_files_are_converted_and_broken_ones_counted(tmp_path, capfd):
         ("--images blurred.npz", "got no --model"),
         ("--model acclimate:digits --images nowhere", "no such folder or file: nowhere"),
         ("--model acclimate:digits --images empty", "found no files at all"),
-        ("--model acclimate:digits --images nets.py", "expected a folder of images or a .npz"),
+        ("--model acclimate:digits --images nets.py", "expected a folder of images, a .npz"),
         ("--model acclimate:digits --images nan.npz", "NaN or infinite pixels"),
         ("--model acclimate:digits --images labels.npz", "no classes of a model with 10 classes"),
         ("--model py:nets:unnamed --images labels.npz", "below the model's 10 classes, got 10"),

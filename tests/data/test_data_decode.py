@@ -180,3 +180,99 @@ def test_damage_never_escapes(kind, data):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(UnreadableImageError):  # any other error fails the test
         assert decode(bytes(content), COLOUR).shape == COLOUR.shape
+
+
+# With simplejpeg (the extra "fast") or without it, the pixels have to be the same.
+
+
+def photo(size: tuple[int, int] = (24, 32)) -> Image.Image:
+    rng = np.random.default_rng(1)
+    coarse = Image.fromarray(rng.integers(0, 256, (4, 5, 3), dtype=np.uint8))
+    smooth = np.asarray(coarse.resize(size[::-1], Image.Resampling.BICUBIC), dtype=np.int16)
+    noisy = smooth + rng.integers(-20, 21, smooth.shape)
+    return Image.fromarray(noisy.clip(0, 255).astype(np.uint8))
+
+
+def outcome(data: bytes, wanted: Preprocessing) -> object:
+    try:
+        return decode(data, wanted).tolist()
+    except UnreadableImageError as error:
+        return str(error)
+
+
+def same_without_simplejpeg(data: bytes, wanted: Preprocessing) -> bool:
+    with_it = outcome(data, wanted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acclimate.data.decode._simplejpeg", lambda: None)
+        return with_it == outcome(data, wanted)
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    """The pictures that simplejpeg decoded."""
+    module = pytest.importorskip("simplejpeg")
+    taken = []
+
+    class Counting:
+        @staticmethod
+        def decode_jpeg(*arguments, **options):
+            taken.append(module.decode_jpeg(*arguments, **options))
+            return taken[-1]
+
+    monkeypatch.setattr("acclimate.data.decode._simplejpeg", lambda: Counting)
+    return taken
+
+
+@pytest.mark.parametrize("size", [(24, 32), (17, 23), (224, 224)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"quality": 95, "subsampling": 0},
+        {"quality": 75, "subsampling": 1},
+        {"quality": 85, "subsampling": 2},
+        {"quality": 30, "progressive": True},
+        {"quality": 85, "keep_rgb": True},
+        {"quality": 85, "restart_marker_rows": 1},
+        {"quality": 85, "optimize": True},
+    ],
+)
+def test_simplejpeg_decodes_to_the_very_pixels_of_pillow(fast, size, options):
+    data = encoded(photo(size), "JPEG", **options)
+    assert same_without_simplejpeg(data, Preprocessing(size=size, resize=40))
+    assert len(fast) == 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_turned_pictures_are_turned_with_simplejpeg_too(fast, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(photo(), "JPEG", exif=exif)
+    for size in [(24, 32), (32, 24)]:
+        assert same_without_simplejpeg(data, Preprocessing(size=size))
+    assert len(fast) == (orientation == 1)
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK"])
+def test_grey_and_cmyk_are_left_to_pillow(fast, mode):
+    data = encoded(photo().convert(mode), "JPEG")
+    assert same_without_simplejpeg(data, Preprocessing(size=(24, 32)))
+    assert fast == []
+
+
+def test_pictures_to_be_resized_or_made_grey_are_left_to_pillow(fast):
+    data = encoded(photo(), "JPEG")
+    assert decode(data, Preprocessing(size=(12, 16))).shape == (3, 12, 16)
+    assert decode(data, Preprocessing(size=(24, 32), mean=(0.5,), std=(0.5,))).shape == (1, 24, 32)
+    assert fast == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+@pytest.mark.filterwarnings("ignore")
+def test_damage_is_judged_by_pillow_alone(data):
+    pytest.importorskip("simplejpeg")
+    content = bytearray(encoded(photo(), "JPEG", quality=60))
+    for _ in range(data.draw(st.integers(0, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    kept = data.draw(st.integers(len(content) // 2, len(content)))
+    assert same_without_simplejpeg(bytes(content[:kept]), Preprocessing(size=(24, 32)))

@@ -6,16 +6,14 @@ import argparse
 import json
 import sys
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acclimate.cli.images import check_source, images_to_adapt, load_model
 from acclimate.cli.tables import table
 from acclimate.errors import AcclimateError
 from acclimate.options import parse_assignments
 
 if TYPE_CHECKING:
-    from acclimate.data import Preprocessing
     from acclimate.history import EpochRecord
     from acclimate.models import LoadedModel
     from acclimate.result import AdaptationResult
@@ -37,9 +35,9 @@ EPOCH_HEADER = (
 
 def run(args: argparse.Namespace) -> int:
     """Adapt, print a summary, and say with the exit status how it went."""
-    if args.model is None and args.images is None:
+    if args.model is None and args.images is None and args.dataset is None:
         return _embedded_default(args)
-    if args.model is None or args.images is None:
+    if args.model is None or (args.images is None and args.dataset is None):
         missing = "--model" if args.model is None else "--images"
         raise AcclimateError(f"expected both --model and --images, got no {missing}")
     return _adapt(args)
@@ -47,30 +45,24 @@ def run(args: argparse.Namespace) -> int:
 
 def _adapt(args: argparse.Namespace) -> int:
     from acclimate.adaptation import adapt
-    from acclimate.models import load
     from acclimate.recipes import get_recipe
 
     options = parse_assignments(args.set or [])
     get_recipe(args.recipe or "rpl", options)  # a typo shows before a model is loaded
-    _check_path(args.images)
+    check_source(args)
     # What a user's own model prints must not get between us and whoever reads the JSON.
     with redirect_stdout(sys.stderr) if args.json else nullcontext():
-        preprocessing = _preprocessing(args)
-        loaded = load(args.model, weights=args.weights, unsafe_pickle=bool(args.unsafe_pickle))
-        loaded = replace(loaded, preprocessing=preprocessing or loaded.preprocessing)
-        if loaded.preprocessing is None and Path(args.images).is_dir():
-            raise AcclimateError(
-                f"{loaded.name} has no record of how it wants its images; say so with --size 224 "
-                "--resize 256 --mean ... --std ..., or let the py: function return a LoadedModel"
-            )
+        loaded = load_model(args)
         if not args.json:
             print(loaded.describe(), end="\n\n", flush=True)
+        data, shift = images_to_adapt(args, loaded)
         result = adapt(
             loaded,
-            args.images,
+            data,
             args.recipe or "rpl",
             options=options,
             batch_size=args.batch_size,
+            shift=shift,
             guard=args.guard or "rollback",
             keep=args.keep or "last",
             out=args.out,
@@ -83,24 +75,6 @@ def _adapt(args: argparse.Namespace) -> int:
     else:
         print(_summary(result, loaded, args.out))
     return REFUSED if result.verdict.word == "refused" else 0
-
-
-def _preprocessing(args: argparse.Namespace) -> Preprocessing | None:
-    from acclimate.data import Preprocessing
-
-    if args.size is None:
-        for option in ("resize", "mean", "std"):
-            if getattr(args, option) is not None:
-                raise AcclimateError(f"--{option} needs --size")
-        return None
-    asked = Preprocessing(size=(args.size, args.size), resize=args.resize)
-    mean, std = tuple(args.mean or asked.mean), tuple(args.std or asked.std)
-    return replace(asked, mean=mean, std=std)
-
-
-def _check_path(images: str) -> None:
-    if not Path(images).exists():
-        raise AcclimateError(f"no such folder or file: {images}; check --images")
 
 
 def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> str:
@@ -157,7 +131,8 @@ def _percent(error: float | None) -> str:
 
 def _embedded_default(args: argparse.Namespace) -> int:
     model = ("weights", "unsafe_pickle", "size", "resize", "mean", "std")
-    own = (*model, "recipe", "set", "batch_size", "guard", "keep", "out")
+    images = ("root", "split", "incomplete", "shift")
+    own = (*model, *images, "recipe", "set", "batch_size", "guard", "keep", "out")
     given = [name for name in own if getattr(args, name) is not None]
     if given:
         option = f"--{given[0].replace('_', '-')}"

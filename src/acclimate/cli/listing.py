@@ -1,8 +1,9 @@
-"""``acclimate list recipes|models``."""
+"""``acclimate list recipes|models|datasets|corruptions``."""
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 
 from acclimate.cli.tables import table
@@ -17,6 +18,15 @@ def run(args: argparse.Namespace) -> int:
         from acclimate.recipes import list_recipes
 
         rows = [[recipe.name, recipe.summary] for recipe in list_recipes(args.pattern)]
+    elif args.what == "datasets":
+        from acclimate.data.benchmarks import list_datasets
+
+        rows = [[each.name, each.title, each.size] for each in list_datasets(args.pattern)]
+    elif args.what == "corruptions":
+        from acclimate.data.corruptions import DEV, corruptions
+
+        names = fnmatch.filter(corruptions(), args.pattern)
+        rows = [[name, "dev" if name in DEV else "test"] for name in names]
     else:
         from acclimate.models import list_models
 

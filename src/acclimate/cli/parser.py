@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, get_args
 
 from acclimate._version import __version__
+from acclimate.cli.images import add_image_options, add_model_options
 from acclimate.words import Action, Keep
 
 __all__ = ["build_parser"]
@@ -24,6 +25,26 @@ Without --model and --images it runs the embedded default: handwritten digits in
 Exit status: 0, 2 for a mistake in the call, 3 when the guard refused the adapted model.
 """
 
+_EVALUATE = """\
+Score a classifier on labelled images: errors by shift and severity, mCE, mDE, calibration.
+
+  acclimate evaluate --model timm:resnet50.a1_in1k --dataset imagenet-c --root data/imagenet-c
+  acclimate evaluate --model acclimate:digits --images clean/ --shift imagenet/test --out scores/
+  acclimate evaluate --model ... --dataset cifar10-c --root ... --shift dev --recipe rpl
+"""
+
+_CORRUPT = """\
+Turn clean images into a corrupted data set on disk.
+
+  acclimate corrupt imagenet/val imagenet-c --preset imagenet
+  acclimate corrupt cifar10-test.npz cifar10-c --preset cifar --shift test
+  acclimate corrupt photos/ foggy/ --preset imagenet --shift fog:3
+
+imagenet: OUT/fog/3/CLASS/NAME.JPEG, quality 85. cifar: OUT/fog.npy, five severities in a row, and
+labels.npy; a single severity becomes OUT/fog-3.npz. OUT/manifest.json holds seed and constants.
+Nothing has to be written to disk: --images clean/ --shift imagenet/fog:3 makes it on the way.
+"""
+
 
 def _command(module: str) -> Any:
     """The ``run`` of a command's module, imported when it is called."""
@@ -39,6 +60,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"acclimate {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_adapt(commands)
+    _add_evaluate(commands)
+    _add_corrupt(commands)
     _add_list(commands)
     return parser
 
@@ -50,34 +73,75 @@ def _add_adapt(commands: Any) -> None:
         description=_ADAPT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_model_options(adapt)
+    add_image_options(adapt, many=False)
     add = adapt.add_argument
-    prefixes = "torchvision:, timm:, hf:, acclimate: or py:package.module:function"
-    add("--model", metavar="SPEC", help=prefixes)
-    add("--weights", metavar="FILE", help="weights to fill it with: safetensors or a state dict")
-    trust = "trust --weights enough to unpickle it"
-    add("--unsafe-pickle", action="store_true", default=None, help=trust)
-    add("--images", metavar="PATH", help="a folder of images, or an .npz or .npy file")
-    add("--size", type=int, metavar="PX", help="input size, where the model has no record of it")
-    add("--resize", type=int, metavar="PX", help="with --size: shorter side before the centre crop")
-    scale = "with --size: one value per channel (default: ImageNet's)"
-    add("--mean", type=float, nargs="+", metavar="X", help=scale)
-    add("--std", type=float, nargs="+", metavar="X", help=scale)
     add("--recipe", metavar="NAME", help="how to adapt (default: rpl; see acclimate list recipes)")
     add("--set", metavar="PART.OPTION=VALUE", action="append", help="change the recipe")
     add("--batch-size", type=int, metavar="N", help="images per step; the learning rate follows")
     add("--guard", choices=get_args(Action), help="when it goes wrong (default: rollback)")
     add("--keep", choices=get_args(Keep), help="which state to hand back (default: last)")
     add("--out", metavar="DIR", help="write checkpoint, history, predictions.csv and summary there")
-    add("--device", help="cpu, cuda, cuda:1, ... (default: cuda if there is one)")
-    add("--seed", type=int, default=0, help="default: %(default)s")
-    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
-    add("--quiet", action="store_true", help="no progress bars")
+    _add_running(adapt)
     adapt.set_defaults(command=_command("adapt"))
 
 
+def _add_running(command: Any) -> None:
+    add = command.add_argument
+    add("--device", help="cpu, cuda, cuda:1, ... (default: cuda if there is one)")
+    add("--seed", type=int, default=0, help="default: %(default)s")
+    _add_output(command)
+
+
+def _add_output(command: Any) -> None:
+    add = command.add_argument
+    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+    add("--quiet", action="store_true", help="no progress bars")
+
+
+def _add_evaluate(commands: Any) -> None:
+    command = commands.add_parser(
+        "evaluate",
+        help="score a classifier on a labelled data set, shift by shift",
+        description=_EVALUATE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_model_options(command)
+    add_image_options(command, many=True)
+    add = command.add_argument
+    add("--recipe", metavar="NAME", help="adapt to each shift anew (default: as the model is)")
+    add("--set", metavar="PART.OPTION=VALUE", action="append", help="change the recipe")
+    add("--clean", metavar="PATH", help="with --recipe: source images, to measure forgetting on")
+    add("--batch-size", type=int, metavar="N", help="images at a time (default: 128)")
+    add("--interval", type=float, metavar="LEVEL", help="bootstrap interval, such as 0.95")
+    add("--out", metavar="DIR", help="keep results there; the same command goes on from them")
+    _add_running(command)
+    command.set_defaults(command=_command("evaluate"))
+
+
+def _add_corrupt(commands: Any) -> None:
+    command = commands.add_parser(
+        "corrupt",
+        help="turn clean images into an ImageNet-C or CIFAR-10-C of your own",
+        description=_CORRUPT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = command.add_argument
+    add("source", metavar="SRC", help="a folder of images, or an .npz or .npy file")
+    add("out", metavar="OUT", help="a folder of its own; the same command goes on from it")
+    add("--preset", choices=["imagenet", "cifar"], required=True, help="constants and layout")
+    which = "all, dev, test, NAME or NAME:SEVERITY; repeatable (default: all)"
+    add("--shift", metavar="SHIFT", action="append", help=which)
+    add("--size", type=int, metavar="PX", help="of folders: default 224 for imagenet, 32 for cifar")
+    add("--workers", type=int, metavar="N", help="threads (default: one for each core)")
+    add("--seed", type=int, default=0, help="default: %(default)s")
+    _add_output(command)
+    command.set_defaults(command=_command("corrupt"))
+
+
 def _add_list(commands: Any) -> None:
-    lister = commands.add_parser("list", help="list recipes or models")
-    lister.add_argument("what", choices=["recipes", "models"])
+    lister = commands.add_parser("list", help="list recipes, models, data sets or corruptions")
+    lister.add_argument("what", choices=["recipes", "models", "datasets", "corruptions"])
     lister.add_argument("pattern", nargs="?", default="*", help="wildcards: 'rpl*', 'timm:resnet*'")
     lister.add_argument("--json", action="store_true", help="print one JSON list")
     lister.set_defaults(command=_command("listing"))

@@ -7,6 +7,7 @@ import hashlib
 import warnings
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ class ArraySource(ImageSource):
         *,
         preprocessing: Preprocessing | None = None,
         labels: Tensor | None = None,
+        names: Sequence[str] | None = None,
+        class_names: Sequence[str] | None = None,
     ) -> None:
         self._images = channels_first(to_numpy(images))
         is_float = self._images.dtype.kind == "f"
@@ -53,9 +56,12 @@ class ArraySource(ImageSource):
             _check_values(self._images)
         else:
             preprocessing = want_preprocessing(preprocessing, "uint8 images")
+        if names is not None and len(names) != len(self._images):
+            raise AcclimateError(f"expected {len(self._images)} names, got {len(names)}")
         super().__init__(
-            names=[str(index) for index in range(len(self._images))],
+            names=[str(index) for index in range(len(self._images))] if names is None else names,
             labels=labels,
+            class_names=class_names,
             preprocessing=None if is_float else preprocessing,
         )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import zlib
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from acclimate.data.preprocessing import Preprocessing
 __all__ = ["UnreadableImageError", "decode", "to_eight_bit"]
 
 _ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
+_ORIENTATION = 0x0112  # the EXIF tag
 
 
 class UnreadableImageError(Exception):
@@ -32,6 +35,9 @@ def decode(data: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
         raise UnreadableImageError("empty file")
     try:
         with Image.open(io.BytesIO(data)) as image:
+            ready = _decode_ready(data, image, preprocessing)
+            if ready is not None:
+                return ready
             image.load()  # of an animation, the first frame
             _turn_upright(image)
             return preprocessing.fit(to_eight_bit(image))
@@ -58,6 +64,46 @@ def to_eight_bit(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", colours.size, "white")
         return Image.alpha_composite(white, colours).convert("RGB")
     return image.convert("L" if mode in ("1", "L") else "RGB")
+
+
+def _decode_ready(
+    data: bytes, image: Image.Image, wanted: Preprocessing
+) -> NDArray[np.uint8] | None:
+    """The pixels of a colour JPEG that is stored as the model wants it, upright and in its size.
+
+    simplejpeg (the extra ``fast``) decodes to the very bytes Pillow does, straight into an array:
+    about 1.5 times as fast, which counts for the 3.75 million pictures of ImageNet-C. Pictures to
+    be resized gain nothing, since they would have to be handed back to Pillow. None says that this
+    is no such picture, or that only Pillow can tell what is wrong with it.
+    """
+    height, width = wanted.size
+    if image.format != "JPEG" or image.mode != "RGB" or image.size != (width, height):
+        return None
+    simplejpeg = _simplejpeg()
+    if simplejpeg is None or wanted.channels != 3 or not _is_upright(image):
+        return None
+    try:
+        # Both "fast" ways of the library change pixels; without them they are Pillow's.
+        pixels = simplejpeg.decode_jpeg(data, "RGB", fastdct=False, fastupsample=False)
+    except ValueError:
+        return None
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+@cache
+def _simplejpeg() -> Any:
+    try:
+        return importlib.import_module("simplejpeg")
+    except ImportError:
+        return None
+
+
+def _is_upright(image: Image.Image) -> bool:
+    # What cannot be read is left to the way by Pillow, which knows to ignore it.
+    try:
+        return bool(image.getexif().get(_ORIENTATION, 1) == 1)
+    except Exception:
+        return False
 
 
 def _turn_upright(image: Image.Image) -> None:

@@ -21,6 +21,7 @@ from acclimate.data.labels import ClassList, Labels, check_labels, labels_of_pat
 from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
+from acclimate.metrics import Scoring
 
 __all__ = ["EXTENSIONS", "FolderSource", "find_images"]
 
@@ -36,6 +37,9 @@ class FolderSource(ImageSource):
     Opening reads every file once: what cannot be decoded is left out (``skipped``), the rest is
     hashed, and kept in memory if all of it fits ``cache`` bytes. Subfolders that name classes give
     labels; ``labels`` overrides them, one per image file found, readable or not.
+
+    A benchmark knows its files: ``names`` (relative paths, with ``/``) are read instead of what a
+    search would find, in their order, and ``class_names`` and ``scoring`` are as for any source.
     """
 
     def __init__(
@@ -45,16 +49,20 @@ class FolderSource(ImageSource):
         preprocessing: Preprocessing,
         labels: Labels | None = None,
         classes: ClassList | None = None,
+        names: Sequence[str] | None = None,
+        class_names: Sequence[str] | None = None,
+        scoring: Scoring | None = None,
         cache: int | None = None,
         progress: bool = True,
     ) -> None:
         self._root = Path(root)
-        found = find_images(self._root)
+        found = find_images(self._root) if names is None else _some(self._root, names)
         if labels is None:
-            known, class_names = labels_of_paths(found, classes)
+            known, folders = labels_of_paths(found, classes)
+            class_names = folders if class_names is None else class_names
         else:
             count = None if classes is None else len(classes)
-            known, class_names = check_labels(labels, count=len(found), class_count=count), None
+            known = check_labels(labels, count=len(found), class_count=count)
 
         size = len(found) * int(np.prod(preprocessing.shape))
         fits = size <= cache_budget(cache)
@@ -69,18 +77,19 @@ class FolderSource(ImageSource):
         ]
         if not len(self._rows):
             raise _all_skipped(self._root, skipped)
-        names = [found[row] for row in self._rows]
+        kept = [found[row] for row in self._rows]
         self._fingerprint = digest(
             part
-            for name, row in zip(names, self._rows, strict=True)
+            for name, row in zip(kept, self._rows, strict=True)
             for part in (name.encode("utf-8", "surrogateescape"), results[row].content)
         )
         super().__init__(
-            names=names,
+            names=kept,
             labels=None if known is None else known[torch.from_numpy(self._rows)],
             class_names=class_names,
             preprocessing=preprocessing,
             skipped=skipped,
+            scoring=scoring,
         )
         self._preprocessing = preprocessing
 
@@ -126,6 +135,12 @@ def find_images(root: Path) -> list[str]:
         content = f"only {len(files)} other files" if files else "no files at all"
         raise AcclimateError(f"expected image files ({known}) in {root}, found {content}")
     return images
+
+
+def _some(root: Path, names: Sequence[str]) -> list[str]:
+    if not names:
+        raise AcclimateError(f"expected at least one image in {root}, got an empty list")
+    return list(names)
 
 
 def _walk(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:

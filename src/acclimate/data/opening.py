@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
@@ -25,6 +26,8 @@ from acclimate.data.folder import FolderSource
 from acclimate.data.labels import ClassList, Labels, check_labels
 from acclimate.data.pixels import want_preprocessing
 from acclimate.data.preprocessing import Preprocessing
+from acclimate.data.shards import ShardSource, expand_shards
+from acclimate.data.shift import Shift, ShiftedSource
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 __all__ = ["open_images"]
@@ -36,29 +39,59 @@ def open_images(
     preprocessing: Preprocessing | None = None,
     labels: Labels | None = None,
     classes: ClassList | None = None,
+    shift: str | Shift | None = None,
     cache: int | None = None,
+    device: torch.device | str = "cpu",
     progress: bool = True,
 ) -> ImageSource:
     """Open pictures for adaptation.
 
     Args:
         data: a folder of image files, a ``.npz`` (``images`` and, if known, ``labels``) or
-            ``.npy`` file, an array or tensor, a torch Dataset or DataLoader, or any iterable of
-            items or batches. uint8 pictures are fitted and scaled by ``preprocessing``; float
-            ones (N×C×H×W) are model input as they are. Items are a picture, (picture, label) or a
-            dictionary with ``image`` and ``label``.
+            ``.npy`` file, WebDataset shards (``data-{000..009}.tar``), an array or tensor, a torch
+            Dataset or DataLoader, or any iterable of items or batches. uint8 pictures are fitted
+            and scaled by ``preprocessing``; float ones (N×C×H×W) are model input as they are.
+            Items are a picture, (picture, label) or a dictionary with ``image`` and ``label``.
         preprocessing: how the model was fed; needed for all but float pictures.
         labels: class numbers, -1 where unknown, instead of those found in the data.
         classes: the model's classes, to match folder names and check labels.
+        shift: a corruption to see the pictures through, ``imagenet/fog:3``; nothing is written.
         cache: bytes of pictures to keep in memory; None is a third of what is available.
+        device: where pictures are corrupted, if they are.
         progress: show a progress bar on stderr when opening takes longer than a second.
 
     >>> import torch
     >>> open_images(torch.zeros(4, 3, 8, 8), labels=[0, 1, 1, 0])
     <ArraySource: 4 images, labels, 0 skipped>
     """
-    if isinstance(data, ImageSource):
-        return data
+    if isinstance(shift, str):
+        shift = Shift.parse(shift)  # a typo shows before anything is read
+    source = (
+        data
+        if isinstance(data, ImageSource)
+        else _open(
+            data,
+            preprocessing=preprocessing,
+            labels=labels,
+            classes=classes,
+            cache=cache,
+            progress=progress,
+        )
+    )
+    if shift is None:
+        return source
+    return ShiftedSource(source, shift, cache=cache, device=device)
+
+
+def _open(
+    data: object,
+    *,
+    preprocessing: Preprocessing | None,
+    labels: Labels | None,
+    classes: ClassList | None,
+    cache: int | None,
+    progress: bool,
+) -> ImageSource:
     if isinstance(data, (str, Path)):
         source = _open_path(
             Path(data).expanduser(),
@@ -86,7 +119,7 @@ def open_images(
             f"{len(source.skipped)} of {len(source.skipped) + len(source)} images cannot be read "
             f"and are left out ({first}{more})",
             AcclimateWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     return source
 
@@ -109,10 +142,20 @@ def _open_path(
             cache=cache,
             progress=progress,
         )
+    if path.name.lower().endswith((".tar", ".tar.gz", ".tgz")):
+        return ShardSource(
+            expand_shards(str(path)),
+            preprocessing=want_preprocessing(preprocessing, "image files"),
+            labels=labels,
+            classes=classes,
+            cache=cache,
+            progress=progress,
+        )
+    kinds = "a folder of images, a .npz or .npy file, or .tar shards"
     if not path.exists():
-        raise AcclimateError(f"expected a folder of images or a .npz or .npy file, no {path} here")
+        raise AcclimateError(f"expected {kinds}, no {path} here")
     if path.suffix.lower() not in (".npy", ".npz"):
-        raise AcclimateError(f"expected a folder of images or a .npz or .npy file, got {path}")
+        raise AcclimateError(f"expected {kinds}, got {path}")
     images, found = load_arrays(path)
     labels = found if labels is None else labels
     return _open_array(images, preprocessing=preprocessing, labels=labels, classes=classes)

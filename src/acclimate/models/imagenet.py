@@ -1,27 +1,13 @@
-"""The thousand classes of ImageNet-1k, in the order in which every common model numbers them."""
+"""Which class lists of models are those of ImageNet-1k."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 
+from acclimate.data.imagenet import imagenet_classes
 from acclimate.data.labels import ClassList
 
 __all__ = ["imagenet_classes", "with_imagenet_ids"]
-
-
-@cache
-def imagenet_classes() -> ClassList:
-    """Names (synonyms set apart by commas) and WordNet ids of the 1,000 classes.
-
-    >>> classes = imagenet_classes()
-    >>> classes.ids[0], classes.names[0]
-    ('n01440764', 'tench, Tinca tinca')
-    """
-    text = resources.files("acclimate.models").joinpath("imagenet_classes.tsv")
-    rows = [line.split("\t") for line in text.read_text(encoding="utf-8").splitlines()]
-    return ClassList(names=tuple(names for _, names in rows), ids=tuple(id_ for id_, _ in rows))
 
 
 def with_imagenet_ids(names: Sequence[str]) -> ClassList:

@@ -3,15 +3,27 @@
 `corrupt` makes a shifted picture of a clean one. The corruptions and the constants of their five
 severities follow the definitions published with ImageNet-C and CIFAR-10-C
 (https://arxiv.org/abs/1903.12261); each family has a file of its own, and a corruption is one
-function that a decorator makes known.
+function on a batch of pictures, in torch, that a decorator makes known.
 """
 
 from __future__ import annotations
 
 # Imported for what they register; the order in which names are listed is the benchmark's.
-from acclimate.data.corruptions import blur, colour, digital, noise, weather
+from acclimate.data.corruptions import (
+    blur,
+    colour,
+    digital,
+    elastic,
+    frost,
+    glass,
+    noise,
+    snow,
+    spatter,
+    weather,
+)
 from acclimate.data.corruptions._constants import DEV, PRESETS, TEST, Preset, constants
-from acclimate.data.corruptions._corrupt import corrupt, corruptions
+from acclimate.data.corruptions._corrupt import corrupt, corrupt_numbered, corruptions
+from acclimate.data.corruptions._frost_textures import frost_kind
 
 __all__ = [
     "DEV",
@@ -22,8 +34,15 @@ __all__ = [
     "colour",
     "constants",
     "corrupt",
+    "corrupt_numbered",
     "corruptions",
     "digital",
+    "elastic",
+    "frost",
+    "frost_kind",
+    "glass",
     "noise",
+    "snow",
+    "spatter",
     "weather",
 ]

@@ -14,26 +14,27 @@ __all__ = ["from_batch", "to_batch"]
 _SMALLEST = 4  # Below this, a forgotten batch axis (H × W × 3) could pass for grey pictures.
 
 
-def to_batch(images: Pixels | Tensor) -> Pixels:
-    """Any accepted batch as one uint8 array N × height × width × channels.
+def to_batch(images: Pixels | Tensor) -> Tensor:
+    """Any accepted batch as one uint8 tensor N × channels × height × width; arrays are not copied.
 
-    >>> to_batch(torch.zeros(2, 3, 8, 9, dtype=torch.uint8)).shape
-    (2, 8, 9, 3)
+    >>> to_batch(np.zeros((2, 8, 9, 3), dtype=np.uint8)).shape
+    torch.Size([2, 3, 8, 9])
     >>> to_batch(np.zeros((2, 8, 9), dtype=np.uint8)).shape
-    (2, 8, 9, 1)
+    torch.Size([2, 1, 8, 9])
     """
     if isinstance(images, Tensor):
         _check_dtype(images.dtype, expected=torch.uint8)
-        channels_last = images.movedim(1, -1) if images.ndim == 4 else images
-        batch = np.ascontiguousarray(channels_last.numpy(force=True))
+        batch = images.detach()
         accepted = "N×3×H×W or N×1×H×W"
     elif isinstance(images, np.ndarray):
         _check_dtype(images.dtype, expected=np.dtype(np.uint8))
-        batch = images[..., None] if images.ndim == 3 else images
+        pixels = images[..., None] if images.ndim == 3 else images
+        channels_last = torch.from_numpy(_readable(pixels))
+        batch = channels_last.movedim(-1, 1) if channels_last.ndim == 4 else channels_last
         accepted = "N×H×W×3, N×H×W×1 or N×H×W"
     else:
         raise AcclimateError(f"expected a numpy array or a tensor, got {type(images).__name__}")
-    if batch.ndim != 4 or batch.shape[-1] not in (1, 3) or min(batch.shape[1:3]) < _SMALLEST:
+    if batch.ndim != 4 or batch.shape[1] not in (1, 3) or min(batch.shape[2:]) < _SMALLEST:
         raise AcclimateError(
             f"expected a batch of {accepted} with sides of at least {_SMALLEST} px, "
             f"got shape {tuple(images.shape)}; a single picture needs a leading axis (images[None])"
@@ -41,11 +42,17 @@ def to_batch(images: Pixels | Tensor) -> Pixels:
     return batch
 
 
-def from_batch(batch: Pixels, *, like: Pixels | Tensor) -> Pixels | Tensor:
-    """The kind, shape and device of ``like``, with the pixels of ``batch``."""
+def from_batch(batch: Tensor, *, like: Pixels | Tensor) -> Pixels | Tensor:
+    """The kind and shape of ``like``, with the pixels of ``batch``."""
     if isinstance(like, Tensor):
-        return torch.from_numpy(batch).movedim(-1, 1).contiguous().to(like.device)
-    return batch.reshape(like.shape)
+        return batch.contiguous()
+    return batch.movedim(1, -1).contiguous().numpy().reshape(like.shape)
+
+
+def _readable(pixels: Pixels) -> Pixels:
+    # torch takes neither negative strides nor, without a warning, arrays it might write to.
+    sound = pixels.flags.writeable and all(stride >= 0 for stride in pixels.strides)
+    return pixels if sound else np.array(pixels)
 
 
 def _check_dtype(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Any, overload
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from acclimate.data.corruptions._batch import from_batch, to_batch
 from acclimate.data.corruptions._constants import DEV, TEST, Preset, constants
-from acclimate.data.corruptions._pixels import Pixels, grey_to_rgb, rgb_to_grey
+from acclimate.data.corruptions._draws import Draws, picture_keys
+from acclimate.data.corruptions._pixels import Pixels, grey_to_rgb, quantize, rgb_to_grey
 from acclimate.data.corruptions._registry import REGISTRY, Corruption
-from acclimate.errors import AcclimateError, unknown_name
+from acclimate.errors import AcclimateError
 
-__all__ = ["corrupt", "corruptions"]
+__all__ = ["corrupt", "corrupt_numbered", "corruptions"]
+
+# Values worked on at once: what a core's cache holds of float32 temporaries; what keeps a GPU busy.
+_VALUES_ON_CPU = 2**18
+_VALUES_ON_GPU = 2**26
+_VALUES_OF_MANY = 2**23
 
 
 def corruptions() -> list[str]:
@@ -34,6 +39,7 @@ def corrupt(
 def corrupt(
     images: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
 ) -> Tensor: ...
+@torch.no_grad()
 def corrupt(
     images: Pixels | Tensor,
     name: str,
@@ -43,7 +49,7 @@ def corrupt(
     seed: int = 0,
     start: int = 0,
 ) -> Pixels | Tensor:
-    """Corrupt a batch of pictures as ImageNet-C or CIFAR-10-C would.
+    """Corrupt a batch of pictures as ImageNet-C or CIFAR-10-C would, where the batch lies.
 
     Image ``i`` draws its randomness from ``(seed, start + i, name, severity)`` alone, so a data
     set comes out the same however it is cut into batches: pass as ``start`` the index of the
@@ -61,6 +67,7 @@ def corrupt(
     Returns:
         New images of the same kind, shape, dtype and device.
 
+    >>> import numpy as np
     >>> images = np.full((2, 32, 32, 3), 128, dtype=np.uint8)
     >>> shifted = corrupt(images, "fog", 3, preset="cifar")
     >>> shifted.shape, shifted.dtype
@@ -69,30 +76,54 @@ def corrupt(
     >>> bool((alone == shifted[1:]).all())
     True
     """
-    if name not in REGISTRY:
-        raise unknown_name("corruption", str(name), corruptions())
-    numbers = constants(name, severity, preset=preset)
     for what, value in (("seed", seed), ("start", start)):
         if not hasattr(value, "__index__") or value < 0:
             raise AcclimateError(f"expected {what} to be an integer >= 0, got {value!r}")
+    settings = constants(name, severity, preset=preset)
     batch = to_batch(images)
-    # Key the stream by name, not by a position in a list, which would move when names are added.
-    key = (zlib.crc32(name.encode()), int(severity))
-    out = np.empty(batch.shape, dtype=np.uint8)
-    for i, image in enumerate(batch):
-        entropy = [int(seed), int(start) + i, *key]
-        out[i] = _corrupt_one(REGISTRY[name], image, entropy, numbers)
-    return from_batch(out, like=images)
+    numbers = torch.arange(start, start + len(batch))
+    keys = picture_keys(numbers, seed=int(seed), name=name, severity=int(severity))
+    return from_batch(_corrupt_batch(REGISTRY[name], batch, keys, settings), like=images)
 
 
-def _corrupt_one(
-    entry: Corruption, image: Pixels, entropy: list[int], numbers: dict[str, Any]
-) -> Pixels:
-    lift = entry.colour and image.shape[-1] == 1
-    source = grey_to_rgb(image) if lift else image
-    if entry.random:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
-        out = entry.apply(source, rng, **numbers)
-    else:
-        out = entry.apply(source, **numbers)
+@torch.no_grad()
+def corrupt_numbered(
+    images: Tensor, numbers: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0
+) -> Tensor:
+    """`corrupt` for uint8 pictures N×C×H×W of any numbers in their data set, in any order."""
+    settings = constants(name, severity, preset=preset)
+    keys = picture_keys(numbers, seed=seed, name=name, severity=severity)
+    return _corrupt_batch(REGISTRY[name], to_batch(images), keys, settings)
+
+
+def _corrupt_batch(
+    entry: Corruption, batch: Tensor, keys: Tensor, settings: dict[str, Any]
+) -> Tensor:
+    device = torch.device("cpu") if entry.host else batch.device
+    keys = keys.to(device)
+    size = _chunk_size(entry, batch, device)
+    if 0 < len(batch) <= size:
+        return _corrupt_chunk(entry, batch.to(device), keys, settings).to(batch.device)
+    out = torch.empty_like(batch)
+    for first in range(0, len(batch), size):
+        part = slice(first, first + size)
+        out[part] = _corrupt_chunk(entry, batch[part].to(device), keys[part], settings)
+    return out
+
+
+def _chunk_size(entry: Corruption, batch: Tensor, device: torch.device) -> int:
+    on_cpu = _VALUES_OF_MANY if entry.many else _VALUES_ON_CPU
+    values = on_cpu if device.type == "cpu" else _VALUES_ON_GPU
+    return max(1, values // max(1, batch[:1].numel()))
+
+
+def _corrupt_chunk(
+    entry: Corruption, images: Tensor, keys: Tensor, settings: dict[str, Any]
+) -> Tensor:
+    lift = entry.colour and images.shape[1] == 1
+    source = grey_to_rgb(images) if lift else images
+    draws = (Draws(keys),) if entry.random else ()
+    out = entry.apply(source, *draws, **settings)
+    if out.dtype != torch.uint8:
+        out = quantize(out)
     return rgb_to_grey(out) if lift else out

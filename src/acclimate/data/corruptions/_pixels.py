@@ -1,54 +1,53 @@
-"""Pixels between uint8, floating point, grey and Pillow."""
+"""Pixels: the type, the way back to eight bits, grey and colour."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from PIL import Image
+from torch import Tensor
 
-__all__ = ["Pixels", "from_picture", "grey_to_rgb", "quantize", "rgb_to_grey", "to_picture"]
+__all__ = ["Pixels", "grey_to_rgb", "luma", "quantize", "rgb_to_grey"]
 
 Pixels: TypeAlias = NDArray[np.uint8]
 
 # ITU-R 601 luma in units of 2**-16, as Pillow has it; their sum is 1, so greys stay as they are.
-_LUMA = np.array([19595, 38470, 7471], dtype=np.uint32)
+_LUMA = (19595, 38470, 7471)
+_ROUNDING = 2.0**-10
 
 
-def quantize(values: NDArray[np.floating[Any]]) -> Pixels:
-    """Clip values on the scale 0 to 255 and cut their fractions off.
+def quantize(values: Tensor) -> Tensor:
+    """Clip values on the scale 0 to 255 and cut their fractions off. Overwrites ``values``.
 
-    Rounding would be kinder by half a grey level, but the published benchmarks truncate.
+    Rounding would be kinder by half a grey level, but the published benchmarks truncate. What is
+    a hair below a whole number is that number: the hair is the error of single precision.
 
-    >>> quantize(np.array([-3.0, 7.9, 300.0]))
-    array([  0,   7, 255], dtype=uint8)
+    >>> quantize(torch.tensor([-3.0, 7.9, 254.99999, 300.0]))
+    tensor([  0,   7, 255, 255], dtype=torch.uint8)
     """
-    clipped: NDArray[np.floating[Any]] = np.clip(values, 0, 255)
-    return clipped.astype(np.uint8)
+    return values.add_(_ROUNDING).clamp_(0, 255).to(torch.uint8)
 
 
-def grey_to_rgb(image: Pixels) -> Pixels:
-    """Three equal channels from one."""
-    return np.repeat(image, 3, axis=-1)
+def grey_to_rgb(images: Tensor) -> Tensor:
+    """Three equal channels from one, N×1×H×W to N×3×H×W."""
+    return images.expand(-1, 3, -1, -1)
 
 
-def rgb_to_grey(image: Pixels) -> Pixels:
-    """One channel of luma from three; undoes `grey_to_rgb` exactly.
+def rgb_to_grey(images: Tensor) -> Tensor:
+    """One channel of luma from three uint8 ones; undoes `grey_to_rgb` exactly.
 
-    >>> int(rgb_to_grey(np.array([[[200, 200, 200]]], dtype=np.uint8))[0, 0, 0])
+    >>> rgb_to_grey(torch.full((1, 3, 1, 1), 200, dtype=torch.uint8)).item()
     200
     """
-    luma = (image @ _LUMA + 2**15) >> 16
-    return luma.astype(np.uint8)[..., None]
+    red, green, blue = (images[:, i : i + 1].to(torch.int32) * _LUMA[i] for i in range(3))
+    return ((red + green + blue + 2**15) >> 16).to(torch.uint8)
 
 
-def to_picture(image: Pixels) -> Image.Image:
-    """A Pillow picture, grey or RGB by the number of channels."""
-    return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-
-
-def from_picture(picture: Image.Image) -> Pixels:
-    """The way back from `to_picture`, with the channel axis that Pillow drops for grey."""
-    array = np.asarray(picture, dtype=np.uint8)
-    return array[..., None] if array.ndim == 2 else array
+def luma(images: Tensor) -> Tensor:
+    """Brightness of float images N×3×H×W, or N×1×H×W as it is, as N×1×H×W."""
+    if images.shape[1] == 1:
+        return images
+    red, green, blue = images.unbind(1)
+    return (0.299 * red + 0.587 * green + 0.114 * blue)[:, None]

@@ -7,48 +7,46 @@ value) down to the smallest, and only the two ends move.
 
 from __future__ import annotations
 
-import numpy as np
+import torch
+from torch import Tensor
 
-from acclimate.data.corruptions._pixels import Pixels, quantize
 from acclimate.data.corruptions._registry import corruption
 
 __all__ = ["brightness", "contrast", "saturate"]
 
 
 @corruption()
-def brightness(image: Pixels, *, add_to_value: float) -> Pixels:
-    """Raise the value (of hue, saturation, value) by a constant, at most to 1."""
-    unit = image / 255
-    value = unit.max(axis=-1, keepdims=True)
-    raised = np.minimum(value + add_to_value, 1)
+def brightness(images: Tensor, *, add_to_value: float) -> Tensor:
+    """Raise the value (of hue, saturation, value) by a constant, at most to full scale."""
+    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    value = levels.amax(dim=1, keepdim=True)
+    raised = (value + 255 * add_to_value).clamp_(max=255)
     # The saturation stays, so the distance to the value grows with it. Black has none to grow.
-    gain = raised / np.maximum(value, 1 / 255)
-    return quantize((raised - (value - unit) * gain) * 255)
+    gain = raised / value.clamp(min=1)
+    return levels.sub_(value).mul_(gain).add_(raised)
 
 
 @corruption()
-def contrast(image: Pixels, *, factor: float) -> Pixels:
+def contrast(images: Tensor, *, factor: float) -> Tensor:
     """Draw every channel towards its mean over the picture."""
-    # With the mean known, a value's fate depends on the value alone: 256 cases a channel.
-    mean = (image / 255).mean(axis=(0, 1))
-    levels = np.arange(256)[:, None] / 255
-    table = quantize(((levels - mean) * factor + mean) * 255)
-    return np.take_along_axis(table, image.reshape(-1, image.shape[-1]), axis=0).reshape(
-        image.shape
-    )
+    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    # Summed as whole numbers, the mean is the same on any device.
+    total = images.sum(dim=(2, 3), keepdim=True, dtype=torch.int64)
+    mean = total.to(torch.float64) / (images.shape[2] * images.shape[3])
+    return levels.mul_(factor).add_((mean * (1 - factor)).to(torch.float32))
 
 
 @corruption(colour=True)
-def saturate(image: Pixels, *, multiply: float, add: float) -> Pixels:
+def saturate(images: Tensor, *, multiply: float, add: float) -> Tensor:
     """Scale and shift the saturation.
 
     A grey pixel has no hue and counts as red, as published: it turns reddish where ``add`` > 0.
     """
-    unit = image / 255
-    value = unit.max(axis=-1, keepdims=True)
-    chroma = value - unit.min(axis=-1, keepdims=True)
-    grey = chroma == 0
-    share = np.where(grey, (0.0, 1.0, 1.0), (value - unit) / np.where(grey, 1, chroma))
-    saturation = chroma / np.maximum(value, 1 / 255)
-    saturation = np.clip(saturation * multiply + add, 0, 1)
-    return quantize((value - value * saturation * share) * 255)
+    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    value = levels.amax(dim=1, keepdim=True)
+    chroma = value - levels.amin(dim=1, keepdim=True)
+    saturation = (chroma / value.clamp(min=1)).mul_(multiply).add_(add).clamp_(0, 1)
+    share = levels.sub_(value).div_(chroma.clamp(min=1))  # 0 to -1, from the value downwards
+    if add > 0:
+        share[:, 1:].masked_fill_(chroma == 0, -1)
+    return share.mul_(saturation.mul_(value)).add_(value)

@@ -2,59 +2,73 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
+import functools
 
-from acclimate.data.corruptions._pixels import Pixels, quantize
+import torch
+from torch import Tensor
+
+from acclimate.data.corruptions._draws import Draws
 from acclimate.data.corruptions._registry import corruption
 
 __all__ = ["fog", "plasma"]
 
 
-@corruption(random=True)
-def fog(image: Pixels, rng: Generator, *, amount: float, wibble_decay: float) -> Pixels:
+@corruption(random=True, many=True)
+def fog(images: Tensor, draws: Draws, *, amount: float, wibble_decay: float) -> Tensor:
     """Add a plasma fractal, then darken so that the brightest point can stay in range."""
-    height, width = image.shape[:2]
+    height, width = images.shape[-2:]
     # The published maps, 256 for 224 px and 32 for 32 px, are the powers of two that cover.
     side = 1 << (max(height, width) - 1).bit_length()
-    haze = plasma(side, rng, decay=wibble_decay)[:height, :width, None]
-    unit = image / 255
-    peak = unit.max()
-    return quantize((unit + amount * haze) * peak / (peak + amount) * 255)
+    haze = plasma(side, draws, decay=wibble_decay)[:, None, :height, :width]
+    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    peak = levels.amax(dim=(1, 2, 3), keepdim=True)
+    return levels.add_(haze.mul(255 * amount)).mul_(peak / (peak + 255 * amount))
 
 
-def plasma(side: int, rng: Generator, *, decay: float) -> NDArray[np.float64]:
-    """A cloud in [0, 1], periodic at its edges, by the diamond-square algorithm.
+def plasma(side: int, draws: Draws, *, decay: float) -> Tensor:
+    """Clouds in [0, 1], N × side × side, periodic at their edges, by the diamond-square algorithm.
 
     Points a ``step`` apart are known; the midpoints of the squares and then of the diamonds
     between them become the mean of their four neighbours plus a wibble, which shrinks by
     ``decay`` squared as the step halves. ``side`` must be a power of two.
 
-    >>> cloud = plasma(8, np.random.default_rng(0), decay=2.0)
+    >>> cloud = plasma(8, Draws(torch.tensor([1])), decay=2.0)
     >>> cloud.shape, float(cloud.min()), float(cloud.max())
-    ((8, 8), 0.0, 1.0)
+    (torch.Size([1, 8, 8]), 0.0, 1.0)
     """
-    heights = np.zeros((side, side))
+    # All draws at once: every wibble has a place of its own, the corner's is not used.
+    offsets = draws.uniform(side, side).mul_(2).sub_(1)
+    heights = torch.zeros_like(offsets)
     wibble = 100.0
     step = side
     while step >= 2:
         half = step // 2
         # Slices are views: filling one of these four interleaved grids fills the map.
-        corners, centres = heights[::step, ::step], heights[half::step, half::step]
-        across, down = heights[::step, half::step], heights[half::step, ::step]
-        rows = corners + np.roll(corners, -1, axis=0)
-        columns = corners + np.roll(corners, -1, axis=1)
-        centres[:] = _wibbled(rows + np.roll(rows, -1, axis=1), rng, wibble)
-        across[:] = _wibbled(columns + centres + np.roll(centres, 1, axis=0), rng, wibble)
-        down[:] = _wibbled(rows + centres + np.roll(centres, 1, axis=1), rng, wibble)
+        corners = heights[:, ::step, ::step]
+        centres = heights[:, half::step, half::step]
+        rows = corners + corners.roll(-1, dims=1)
+        columns = corners + corners.roll(-1, dims=2)
+        # The wibble scales the draw twice, as in the published code.
+        settle = functools.partial(_settle, heights, offsets, step=step, scale=wibble**2)
+        settle((half, half), rows + rows.roll(-1, dims=2))
+        settle((0, half), columns + centres + centres.roll(1, dims=1))
+        settle((half, 0), rows + centres + centres.roll(1, dims=2))
         step = half
         wibble /= decay
-    heights -= heights.min()
-    heights /= heights.max()
+    heights -= heights.amin(dim=(1, 2), keepdim=True)
+    heights /= heights.amax(dim=(1, 2), keepdim=True)
     return heights
 
 
-def _wibbled(total: NDArray[np.float64], rng: Generator, wibble: float) -> NDArray[np.float64]:
-    # The wibble scales the draw twice, as in the published code.
-    return total / 4 + wibble * rng.uniform(-wibble, wibble, total.shape)
+def _settle(
+    heights: Tensor,
+    offsets: Tensor,
+    first: tuple[int, int],
+    neighbours: Tensor,
+    *,
+    step: int,
+    scale: float,
+) -> None:
+    """Set one of the four interleaved grids to the mean of its four neighbours plus a wibble."""
+    grid = (slice(None), slice(first[0], None, step), slice(first[1], None, step))
+    heights[grid] = neighbours.mul_(0.25).add_(offsets[grid] * scale)

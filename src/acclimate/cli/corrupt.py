@@ -1,0 +1,66 @@
+"""``acclimate corrupt``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acclimate.cli.images import check_path
+from acclimate.errors import AcclimateError
+
+if TYPE_CHECKING:
+    from acclimate.data import ImageSource
+
+__all__ = ["run"]
+
+# Shorter side before the crop, and the crop: how the pictures of the benchmarks were prepared.
+_SIDES = {"imagenet": (256, 224), "cifar": (32, 32)}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the data set and say what was made."""
+    from acclimate.data.corrupted import choose_shifts, write_corrupted
+
+    shifts = args.shift or ["all"]
+    choose_shifts(shifts)  # a typo shows before the images are read
+    check_path(args.source, "SRC")
+    source = _open(args)
+    written = write_corrupted(
+        source,
+        args.out,
+        preset=args.preset,
+        shifts=shifts,
+        seed=args.seed,
+        workers=args.workers,
+        progress=not args.quiet,
+    )
+    if args.json:
+        plain = {"out": str(written.out), "made": written.made, "kept": written.kept}
+        print(json.dumps({**plain, "skipped": len(source.skipped)}))
+        return 0
+    kept = f", {written.kept:,} were there before" if written.kept else ""
+    print(f"{written.made:,} images written to {written.out}{kept}")
+    return 0
+
+
+def _open(args: argparse.Namespace) -> ImageSource:
+    from acclimate.data import Preprocessing, open_images
+    from acclimate.data.arrays import load_arrays
+    from acclimate.data.pixels import channels_first
+
+    path = Path(args.source).expanduser()
+    if path.suffix.lower() in (".npy", ".npz"):
+        if args.size is not None:
+            raise AcclimateError("--size is for folders; the pictures of an array stay as they are")
+        images, _ = load_arrays(path)
+        channels, height, width = channels_first(images).shape[1:]
+        mean, std = (0.0,) * channels, (1.0,) * channels
+        as_they_are = Preprocessing(size=(height, width), mean=mean, std=std)
+        return open_images(path, preprocessing=as_they_are, progress=not args.quiet)
+    resize, side = _SIDES[args.preset]
+    if args.size is not None:
+        resize, side = round(args.size * resize / side), args.size
+    prepared = Preprocessing(size=(side, side), resize=resize)
+    return open_images(path, preprocessing=prepared, progress=not args.quiet)

@@ -1,0 +1,54 @@
+"""Benchmark data sets as they are published: opened from disk, checked before any work is done."""
+
+from __future__ import annotations
+
+# Imported for what they register.
+from acclimate.data.benchmarks import (
+    cifar,
+    cifar_10_1,
+    cifar_c,
+    digits,
+    domainnet,
+    imagenet,
+    imagenet_c,
+    imagenet_variants,
+    mnist_m,
+    stl10,
+    svhn,
+    usps,
+    wilds,
+)
+from acclimate.data.benchmarks.mnist_m_builder import build_mnist_m
+from acclimate.data.benchmarks.registry import (
+    Dataset,
+    Request,
+    find_dataset,
+    list_datasets,
+    missing_parts,
+    open_dataset,
+    register_dataset,
+)
+
+__all__ = [
+    "Dataset",
+    "Request",
+    "build_mnist_m",
+    "cifar",
+    "cifar_10_1",
+    "cifar_c",
+    "digits",
+    "domainnet",
+    "find_dataset",
+    "imagenet",
+    "imagenet_c",
+    "imagenet_variants",
+    "list_datasets",
+    "missing_parts",
+    "mnist_m",
+    "open_dataset",
+    "register_dataset",
+    "stl10",
+    "svhn",
+    "usps",
+    "wilds",
+]

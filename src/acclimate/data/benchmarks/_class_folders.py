@@ -1,0 +1,186 @@
+"""Benchmarks laid out as one folder for each class: listed and counted before anything is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acclimate.data.benchmarks.registry import Request
+from acclimate.data.folder import EXTENSIONS, FolderSource
+from acclimate.data.preprocessing import Preprocessing
+from acclimate.errors import AcclimateError
+from acclimate.metrics import Scoring
+
+__all__ = [
+    "IMAGENET_PREPROCESSING",
+    "Listing",
+    "check_classes",
+    "check_counts",
+    "list_folder",
+    "list_folders",
+    "list_images",
+    "open_class_folders",
+    "read_listed",
+    "some",
+]
+
+IMAGENET_PREPROCESSING = Preprocessing(size=(224, 224), resize=256)
+"""Shorter side to 256, centre 224: how the paper, and nearly everyone, prepares these sets."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The image files of one folder, sorted, and those of them without a single byte."""
+
+    files: tuple[str, ...]
+    empty: tuple[str, ...]
+
+
+def open_class_folders(
+    request: Request,
+    base: Path,
+    label_of: Mapping[str, int],
+    *,
+    total: int | None,
+    each: int | None = None,
+    scoring: Scoring | None = None,
+) -> FolderSource:
+    """Open the pictures in the folders of ``label_of``, once all of them are seen to be there.
+
+    Args:
+        request: what was asked for.
+        base: the folder that holds the class folders.
+        label_of: every class folder there has to be, and its label.
+        total: how many pictures there have to be; None where nobody said.
+        each: how many in each class, where all have as many.
+        scoring: how a model's outputs stand for the labels.
+    """
+    check_classes(request, base, list_folders(base), label_of)
+    found = {name: list_images(base / name) for name in label_of if (base / name).is_dir()}
+    check_counts(request, base, found, total=total, each=each)
+    return read_listed(request, base, found, label_of, scoring=scoring)
+
+
+def read_listed(
+    request: Request,
+    base: Path,
+    found: Mapping[str, Listing],
+    label_of: Mapping[str, int],
+    *,
+    scoring: Scoring | None = None,
+) -> FolderSource:
+    """The pictures of a listing, in the order of its folders, as a source."""
+    names = [f"{folder}/{file}" for folder, listing in found.items() for file in listing.files]
+    labels = [label_of[folder] for folder, listing in found.items() for _ in listing.files]
+    if not names:
+        request.refuse(f"expected images of {request.dataset.name} in {base}, found none")
+    return FolderSource(
+        base,
+        preprocessing=request.fitting,
+        names=names,
+        labels=labels,
+        class_names=tuple(found),
+        scoring=scoring,
+        cache=request.cache,
+        progress=request.progress,
+    )
+
+
+def check_classes(
+    request: Request, base: Path, folders: Sequence[str], expected: Iterable[str]
+) -> None:
+    """Refuse folders that are no class, whose pictures would have no label, and missing ones."""
+    wanted = dict.fromkeys(expected)
+    what = f"classes of {request.dataset.name}"
+    strangers = sorted(set(folders) - set(wanted))
+    if len(strangers) == len(folders):
+        request.refuse(f"expected a folder for each of the {len(wanted)} {what} in {base}")
+    if strangers:
+        raise AcclimateError(
+            f"{len(strangers)} of {len(folders)} folders in {base} are none of the {len(wanted)} "
+            f"{what}: {some(strangers)}; expected names such as {some(list(wanted), 2)}. Move them "
+            "away, or choose the data set that has them"
+        )
+    absent = [name for name in wanted if name not in set(folders)]
+    if absent:
+        request.object_to(
+            f"expected a folder for each of the {len(wanted)} {what} in {base}, but "
+            f"{len(absent)} are missing: {some(absent)}"
+        )
+
+
+def check_counts(
+    request: Request,
+    base: Path,
+    found: Mapping[str, Listing],
+    *,
+    total: int | None,
+    each: int | None = None,
+) -> None:
+    """Object to classes with too few or too many pictures, and to empty files, by name."""
+    counts = {name: len(listing.files) for name, listing in found.items()}
+    count = sum(counts.values())
+    wrong = [n for n, c in counts.items() if c == 0 or (each is not None and c != each)]
+    if wrong or (total is not None and count != total):
+        wanted = "images in every class" if total is None else f"{total:,} images"
+        every = "" if each is None else f", {each} in each class"
+        # Where the classes differ in size, the smallest ones are the likely culprits.
+        named = wrong or sorted(counts, key=lambda name: counts[name])[:3]
+        kind = "" if wrong else "the smallest classes: "
+        detail = kind + some([f"{name} has {counts[name]}" for name in named])
+        request.object_to(
+            f"expected {wanted} of {request.dataset.name} in {base}{every}, found {count:,} "
+            f"({detail})"
+        )
+    empty = [f"{name}/{file}" for name, listing in found.items() for file in listing.empty]
+    if empty:
+        request.object_to(
+            f"{len(empty)} of {count:,} image files in {base} are empty, as after a download that "
+            f"broke off: {some(empty)}"
+        )
+
+
+def list_folders(base: Path) -> list[str]:
+    """The names of the folders in a folder, sorted; hidden ones aside."""
+    return sorted(entry.name for entry in list_folder(base) if entry.is_dir())
+
+
+def list_images(folder: Path) -> Listing:
+    """The image files right in a folder, without opening any."""
+    files: list[str] = []
+    empty: list[str] = []
+    for entry in list_folder(folder):
+        if os.path.splitext(entry.name)[1].lower() in EXTENSIONS and not entry.is_dir():
+            files.append(entry.name)
+            if _size(entry) == 0:
+                empty.append(entry.name)
+    return Listing(tuple(sorted(files)), tuple(sorted(empty)))
+
+
+def list_folder(folder: Path) -> list[os.DirEntry[str]]:
+    """What lies in a folder, hidden things aside, or why that cannot be told."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except NotADirectoryError as error:
+        raise AcclimateError(f"expected a folder, but {folder} is a file") from error
+    except OSError as error:
+        raise AcclimateError(f"cannot look into {folder}: {error.strerror}") from error
+
+
+def some(names: Sequence[str], count: int = 5) -> str:
+    """The first few of many.
+
+    >>> some(["a", "b", "c"], 2)
+    'a, b, …'
+    """
+    return ", ".join(names[:count]) + (", …" if len(names) > count else "")
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:  # a link to nothing: reading it will say so, by name
+        return -1

@@ -1,0 +1,184 @@
+"""A model over all parts of a data set, each part's result kept as soon as it is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+
+from acclimate._version import __version__
+from acclimate.adaptation import adapt
+from acclimate.copying import choose_device, copy_model
+from acclimate.data import ImageSource
+from acclimate.evaluation.forgetting import forgetting
+from acclimate.evaluation.parts import Part
+from acclimate.evaluation.report import Report
+from acclimate.evaluation.single import Evaluation, evaluate
+from acclimate.evaluation.store import ResultFile
+from acclimate.metrics import filtered_error, most_predicted, unmappable_share
+from acclimate.models import LoadedModel
+from acclimate.recipes import get_recipe
+from acclimate.run_folder import fingerprint
+
+__all__ = ["Report", "evaluate_parts"]
+
+_MOST_PREDICTED = 5
+
+
+def evaluate_parts(
+    model: LoadedModel,
+    parts: Sequence[Part],
+    *,
+    data: str,
+    recipe: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    clean: ImageSource | None = None,
+    batch_size: int | None = None,
+    out: str | Path | None = None,
+    device: str | torch.device | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> Report:
+    """Score a model on every part, as it is or adapted to each part from the source anew.
+
+    Args:
+        model: what ``models.load`` gave.
+        parts: from `dataset_parts` or `image_parts`.
+        data: the name of the data set, for the record.
+        recipe: how to adapt; None scores the model as it is.
+        options: changes to the recipe.
+        clean: labelled source images; with a recipe, what is forgotten of them is measured too.
+        batch_size: images at a time; None is the recipe's, or 128.
+        out: a folder for ``evaluation.json``; the same call goes on where it was stopped.
+        device: where to run; CUDA when there is one.
+        seed: of the adaptation.
+        progress: show bars on stderr.
+    """
+    chosen = None if recipe is None else get_recipe(recipe, dict(options or {}))
+    identity = {
+        "model": model.name,
+        "weights": fingerprint(model.model.state_dict()),
+        "data": data,
+        "recipe": None if chosen is None else chosen.to_dict(),
+        "batch_size": batch_size,
+        "seed": seed,
+        "preprocessing": model.preprocessing.describe() if model.preprocessing else None,
+        "acclimate": __version__,
+        "torch": torch.__version__,
+    }
+    file = ResultFile(None if out is None else Path(out).expanduser(), identity)
+    job = _Job(
+        model=model,
+        recipe=recipe,
+        options=dict(options or {}),
+        clean=clean,
+        batch_size=batch_size,
+        device=choose_device(device),
+        seed=seed,
+        progress=progress,
+    )
+    waiting = [part for part in parts if not file.has(part.name)]
+    for part in tqdm(waiting, unit="part", disable=not progress or len(parts) == 1):
+        file.add(part.name, job.run(part))
+    return Report(identity, [file.results[part.name] for part in parts])
+
+
+@dataclass
+class _Job:
+    model: LoadedModel
+    recipe: str | None
+    options: dict[str, Any]
+    clean: ImageSource | None
+    batch_size: int | None
+    device: torch.device
+    seed: int
+    progress: bool
+    _clean_before: Evaluation | None = None
+
+    def run(self, part: Part) -> dict[str, Any]:
+        """Open a part, adapt if asked to, and score."""
+        started = time.perf_counter()
+        images = part.open()
+        record: dict[str, Any] = {"shift": part.shift, "severity": part.severity}
+        model = self.model.model
+        if self.recipe is not None:
+            model, adapted = self._adapted(images)
+            record |= adapted
+        scores = self._evaluate(model, images, part.name)
+        record |= {**scores.to_dict(), **self._answers(scores, images)}
+        record["fingerprint"] = images.fingerprint()
+        record["seconds"] = round(time.perf_counter() - started, 3)
+        return record
+
+    def _evaluate(self, model: torch.nn.Module, images: ImageSource, title: str) -> Evaluation:
+        return evaluate(
+            model,
+            images,
+            batch_size=self.batch_size or 128,
+            device=self.device,
+            progress=self.progress,
+            title=title,
+        )
+
+    def _adapted(self, images: ImageSource) -> tuple[torch.nn.Module, dict[str, Any]]:
+        assert self.recipe is not None
+        source = replace(self.model, model=copy_model(self.model.model))
+        result = adapt(
+            source,
+            images,
+            self.recipe,
+            options=self.options,
+            batch_size=self.batch_size,
+            guard="observe",  # collapse has to show in a table, not be mended
+            device=self.device,
+            seed=self.seed,
+            progress=self.progress,
+        )
+        epochs = result.history.epochs
+        record: dict[str, Any] = {
+            "unadapted_error": result.error_before,
+            "before_update_error": epochs[0].before_update.error if epochs else None,
+            "after_epoch_errors": [e.after_epoch.error if e.after_epoch else None for e in epochs],
+            "verdict": result.verdict.word,
+            "notes": result.notes,
+        }
+        if self.clean is not None:
+            record["forgetting"] = self._forgetting(result.model)
+        return result.model, record
+
+    def _forgetting(self, adapted: torch.nn.Module) -> dict[str, Any]:
+        assert self.clean is not None
+        if self._clean_before is None:
+            self._clean_before = self._evaluate(self.model.model, self.clean, "clean")
+        lost = forgetting(
+            self._clean_before.errors,
+            copy_model(adapted),
+            self.clean,
+            batch_size=self.batch_size or 128,
+            device=self.device,
+            progress=self.progress,
+        )
+        return lost.to_dict()
+
+    def _answers(self, scores: Evaluation, images: ImageSource) -> dict[str, Any]:
+        """For a data set that is scored through a map: how many answers it has a label for."""
+        scoring = images.scoring
+        if scoring is None or scoring.label_of is None:
+            return {}
+        filtered = filtered_error(scores.predictions, scores.labels, scoring.label_of)
+        unmappable = unmappable_share(scores.predictions, scoring.label_of)
+        names = self.model.classes.names if self.model.classes else None
+        outputs = names or [str(number) for number in range(len(scoring.label_of))]
+        most = most_predicted(
+            scores.predictions, outputs, _MOST_PREDICTED, label_of=scoring.label_of
+        )
+        return {
+            "filtered_error": filtered.error,
+            "unmappable_percent": unmappable.percent,
+            "most_predicted": [vars(each) for each in most.classes],
+        }

@@ -1,0 +1,107 @@
+"""One pass of a model over labelled images: errors, calibration, what it answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.copying import choose_device, floating_dtype
+from acclimate.data import ImageSource
+from acclimate.errors import AcclimateError
+from acclimate.metrics import Calibration, ErrorCounts, Scoring
+from acclimate.outputs import logits_of
+from acclimate.passes import Passes
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What a model did on some images.
+
+    Attributes:
+        errors: counts of wrong answers, top-1 and top-5.
+        calibration: None where answers are counted through a map, whose confidence says little.
+        predictions: the output with the largest value, one per image, on the CPU.
+        labels: as the images brought them.
+    """
+
+    errors: ErrorCounts
+    calibration: Calibration | None
+    predictions: Tensor
+    labels: Tensor
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        wrong, labelled = self.errors.counts()
+        top5 = self.errors.counts(5)[0] if (self.errors.answers or 0) >= 5 else None
+        plain = {"images": self.errors.images, "labelled": labelled, "wrong": wrong}
+        plain |= {} if top5 is None else {"wrong_top5": top5}
+        if self.calibration is None:
+            return plain
+        curve = [vars(point) for point in self.calibration.reliability()]
+        return {**plain, "ece": self.calibration.ece().value, "reliability": curve}
+
+
+@torch.inference_mode()
+def evaluate(
+    model: nn.Module,
+    images: ImageSource,
+    *,
+    batch_size: int = 128,
+    device: str | torch.device | None = None,
+    progress: bool = True,
+    title: str = "evaluate",
+) -> Evaluation:
+    """Score a model as it is, in ``eval()``, on labelled images.
+
+    >>> from acclimate.data import open_images
+    >>> data = open_images(torch.eye(6).view(6, 6, 1, 1), labels=[0, 1, 2, 3, 4, 0])
+    >>> print(evaluate(nn.Flatten(), data, progress=False).errors.error())
+    16.7 % (6 images)
+    """
+    if images.labels is None:
+        raise AcclimateError(
+            "expected labelled images to score the model on, got none with a label; put them into "
+            "folders named by class, or give labels"
+        )
+    if batch_size < 1:
+        raise AcclimateError(f"expected batch_size >= 1, got {batch_size}")
+    where = choose_device(device)
+    model = model.to(where).eval()
+    passes = Passes(
+        images,
+        batch_size=batch_size,
+        device=where,
+        dtype=floating_dtype(model),
+        show_progress=progress,
+    )
+    errors = ErrorCounts()
+    scoring = images.scoring
+    calibration = Calibration() if scoring is None or scoring.label_of is None else None
+    predictions = torch.zeros(len(images), dtype=torch.int64)
+    for batch in passes.batches(title):
+        logits, labels = logits_of(model(batch.images)), passes.labels_of(batch)
+        assert labels is not None
+        errors.update(logits, labels, scoring=scoring)
+        if calibration is not None:
+            calibration.update(*_among_the_asked(logits, labels, scoring))
+        predictions[batch.indices] = logits.argmax(dim=1).cpu()
+    return Evaluation(
+        errors=errors, calibration=calibration, predictions=predictions, labels=images.labels
+    )
+
+
+def _among_the_asked(
+    logits: Tensor, labels: Tensor, scoring: Scoring | None
+) -> tuple[Tensor, Tensor]:
+    """Logits and labels over the outputs that may be answers, counted anew."""
+    if scoring is None or scoring.keep is None:
+        return logits, labels
+    keep = scoring.keep.to(logits.device)
+    place = torch.full((logits.shape[1] + 1,), -1, device=logits.device)  # the last is label -1
+    place[keep] = torch.arange(len(keep), device=logits.device)
+    return logits[:, keep], place[labels]
