@@ -78,7 +78,9 @@ def on_one_core() -> dict[str, Any]:
             row |= {"ratio": times["reference"] / row["ours_ms"]}
         rows[name] = {key: round(value, 3) for key, value in row.items()}
         print(f"{name:20s}", rows[name], flush=True)
-    together = {key: sum(row[key] for row in rows.values()) for key in rows["fog"] if key != "ratio"}
+    together = {
+        key: sum(row[key] for row in rows.values()) for key in rows["fog"] if key != "ratio"
+    }
     if reference is not None:
         together["ratio"] = together["reference_ms"] / together["ours_ms"]
     print("together", together)

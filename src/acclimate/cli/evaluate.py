@@ -79,10 +79,11 @@ def _evaluate(args: argparse.Namespace) -> Report:
 
 
 def _parts(args: argparse.Namespace, loaded: LoadedModel) -> list[Part]:
+    from acclimate.copying import choose_device
     from acclimate.data import open_images
     from acclimate.evaluation import dataset_parts, image_parts
 
-    shifts = args.shift or []
+    shifts, device = args.shift or [], choose_device(args.device)
     if args.dataset is not None:
         return dataset_parts(
             args.dataset,
@@ -92,6 +93,7 @@ def _parts(args: argparse.Namespace, loaded: LoadedModel) -> list[Part]:
             preprocessing=loaded.preprocessing,
             incomplete=bool(args.incomplete),
             progress=not args.quiet,
+            device=device,
         )
     want_record(args.images, loaded)
     source = open_images(
@@ -100,7 +102,7 @@ def _parts(args: argparse.Namespace, loaded: LoadedModel) -> list[Part]:
         classes=loaded.classes,
         progress=not args.quiet,
     )
-    return image_parts(source, shifts)
+    return image_parts(source, shifts, device=device)
 
 
 def _title(args: argparse.Namespace) -> str:

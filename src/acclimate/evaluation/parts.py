@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from acclimate.data import ImageSource, Preprocessing
 from acclimate.data.benchmarks import Dataset, find_dataset, missing_parts, open_dataset
 from acclimate.data.corrupted import choose_shifts
@@ -40,10 +42,17 @@ class Part:
         return self.shift if self.severity is None else f"{self.shift}:{self.severity}"
 
 
-def image_parts(source: ImageSource, shifts: Sequence[str], *, seed: int = 0) -> list[Part]:
+def image_parts(
+    source: ImageSource,
+    shifts: Sequence[str],
+    *,
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+) -> list[Part]:
     """Clean images, or the corruptions of them that words such as ``imagenet/fog:3`` ask for.
 
     ``imagenet/test`` and ``cifar/fog`` stand for many: all test corruptions, all five severities.
+    They are made on ``device``, and ``seed`` says which draw of them.
     """
     if not shifts:
         return [Part(shift=_CLEAN, severity=None, open=lambda: source)]
@@ -60,13 +69,15 @@ def image_parts(source: ImageSource, shifts: Sequence[str], *, seed: int = 0) ->
         for name, severities in choose_shifts([what]).items():
             for severity in severities:
                 shift = Shift(preset=preset, name=name, severity=severity, seed=seed)
-                parts.append(_generated(source, shift))
+                parts.append(_generated(source, shift, device))
     return parts
 
 
-def _generated(source: ImageSource, shift: Shift) -> Part:
+def _generated(source: ImageSource, shift: Shift, device: torch.device | str) -> Part:
     return Part(
-        shift=shift.kind, severity=shift.severity, open=lambda: ShiftedSource(source, shift)
+        shift=shift.kind,
+        severity=shift.severity,
+        open=lambda: ShiftedSource(source, shift, device=device),
     )
 
 
@@ -79,6 +90,7 @@ def dataset_parts(
     preprocessing: Preprocessing | None = None,
     incomplete: bool = False,
     progress: bool = True,
+    device: torch.device | str = "cpu",
     seed: int = 0,
 ) -> list[Part]:
     """The parts of a benchmark data set; all that are missing are named before any is opened.
@@ -92,7 +104,8 @@ def dataset_parts(
         preprocessing: how the model was fed; None is what is usual for the data set.
         incomplete: warn of wrong counts instead of refusing them.
         progress: show bars on stderr.
-        seed: of corruptions that are made on the way.
+        device: where corruptions are made on the way, if they are.
+        seed: which draw of them.
     """
     record = find_dataset(name)
 
@@ -109,7 +122,7 @@ def dataset_parts(
         )
 
     if not record.shifts:
-        return image_parts(opened(), shifts, seed=seed)
+        return image_parts(opened(), shifts, device=device, seed=seed)
     chosen = _with_stand_ins(record, Path(root), _chosen(record, shifts or ["test"]))
     _refuse_missing(record, root, chosen)
     return [

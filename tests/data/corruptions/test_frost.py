@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -150,12 +151,12 @@ def test_published_textures_are_used_where_a_package_brings_them(
     for cached in caches:
         cached.cache_clear()
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "imagecorruptions", raising=False)
     try:
         assert frost_kind() == "frost"
         black = np.zeros((40, 8, 8, 3), dtype=np.uint8)
         out = corrupt(black, "frost", 1, preset="imagenet")  # 0.4 of the texture
-        assert {round(int(red) / 16) for red in out[..., 0].ravel()} <= {0, 1, 2, 3, 4, 5}
-        assert len(np.unique(out[..., 0])) == TEXTURES
+        np.testing.assert_allclose(np.unique(out[..., 0]), [8, 24, 40, 56, 72], atol=2)
         assert out[..., 2].min() >= 98
         assert out[..., 1].max() <= 6
     finally:
@@ -173,8 +174,7 @@ def test_agrees_with_imagecorruptions_in_distribution(
 ) -> None:
     """Texture by texture, since the fork has a sixth.
 
-    It also enlarges them by a tenth, which moves power to lower frequencies: of the spectrum only
-    broad bands can agree.
+    It also enlarges them by a tenth, which moves power to lower frequencies: the bands are broad.
     """
     fork = pytest.importorskip("imagecorruptions")
     assert frost_kind() == "frost"
@@ -198,7 +198,7 @@ def test_agrees_with_imagecorruptions_in_distribution(
         a, b = statistics(ours[which == index], image), statistics(theirs, image)
         error = np.hypot(a.std(axis=0) / len(a) ** 0.5, b.std(axis=0) / len(b) ** 0.5)
         excess = np.abs(a.mean(axis=0) - b.mean(axis=0)) - 3.5 * error
-        assert (excess < np.array([0.03, 0.05, 0.25, 0.25]) * b.mean(axis=0)).all()
+        assert (excess < 0.05 * b.mean(axis=0)).all()
 
 
 def statistics(images: np.ndarray, clean: np.ndarray) -> np.ndarray:

@@ -97,6 +97,14 @@ def test_the_same_in_any_batch() -> None:
     assert corrupt(images[:0], "snow", 3, preset="cifar").shape == (0, 33, 47, 3)
 
 
+def test_rounding_does_not_hang_on_the_batch() -> None:
+    images = np.zeros((48, 96, 100, 3), dtype=np.uint8)
+    whole = corrupt(images, "snow", 2, preset="imagenet")
+    for i in range(48):
+        alone = corrupt(images[:1], "snow", 2, preset="imagenet", start=i)
+        np.testing.assert_array_equal(alone[0], whole[i])
+
+
 def test_grey_is_three_equal_channels() -> None:
     grey = photo(33, 47)[None, ..., :1]
     for severity in SEVERITIES:

@@ -182,7 +182,8 @@ def test_the_same_in_any_batch() -> None:
 
 # Small, so that pictures lie close by one another; large, so that points are far from any edge.
 @pytest.mark.parametrize(
-    ("preset", "severity", "size", "count"), [("cifar", 3, (9, 8), 40), ("imagenet", 1, (72, 90), 4)]
+    ("preset", "severity", "size", "count"),
+    [("cifar", 3, (9, 8), 40), ("imagenet", 1, (72, 90), 4)],
 )
 def test_the_relief_is_right_to_the_bit(
     preset: str, severity: int, size: tuple[int, int], count: int

@@ -62,13 +62,19 @@ def convolve(images: Tensor, kernels: Tensor, *, edge: Edge) -> Tensor:
     padded = pad(images, reach[0], reach[1], edge=edge)
     size = [_fast_length(side) for side in padded.shape[-2:]]
     # Flipped, a convolution is a correlation; wrapped-around values fall outside the cut.
-    spectrum = torch.fft.rfft2(kernels.flip(-2, -1), s=size)
-    if kernels.ndim == 3:
-        spectrum = spectrum[:, None]
-    product = torch.fft.rfft2(padded, s=size).mul_(spectrum)
-    full: Tensor = torch.fft.irfft2(product, s=size)
+    flipped = kernels.flip(-2, -1)
+    spectra = torch.fft.rfft2(flipped[:, None] if kernels.ndim == 3 else flipped, s=size)
     top, left = kernels.shape[-2] - 1, kernels.shape[-1] - 1
-    return full[..., top : top + height, left : left + width]
+    # On a CPU one by one: what a transform rounds off there differs with the size of the batch.
+    together = len(images) if images.device.type != "cpu" else 1
+    parts = []
+    for first in range(0, len(images), together):
+        part = slice(first, first + together)
+        product = torch.fft.rfft2(padded[part], s=size)
+        product.mul_(spectra[part] if kernels.ndim == 3 else spectra)
+        full = torch.fft.irfft2(product, s=size)
+        parts.append(full[..., top : top + height, left : left + width])
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def pad(images: Tensor, vertical: int, horizontal: int, *, edge: Edge) -> Tensor:
