@@ -28,6 +28,7 @@ from acclimate.run_folder import fingerprint
 __all__ = ["Report", "evaluate_parts"]
 
 _MOST_PREDICTED = 5
+_BATCH_SIZE = 128
 
 
 def evaluate_parts(
@@ -115,11 +116,15 @@ class _Job:
         record["seconds"] = round(time.perf_counter() - started, 3)
         return record
 
+    @property
+    def _size(self) -> int:
+        return _BATCH_SIZE if self.batch_size is None else self.batch_size
+
     def _evaluate(self, model: torch.nn.Module, images: ImageSource, title: str) -> Evaluation:
         return evaluate(
             model,
             images,
-            batch_size=self.batch_size or 128,
+            batch_size=self._size,
             device=self.device,
             progress=self.progress,
             title=title,
@@ -159,7 +164,7 @@ class _Job:
             self._clean_before.errors,
             copy_model(adapted),
             self.clean,
-            batch_size=self.batch_size or 128,
+            batch_size=self._size,
             device=self.device,
             progress=self.progress,
         )

@@ -1,0 +1,242 @@
+"""Corrupted sets on disk: layouts, manifest, going on, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from acclimate.data import Preprocessing, open_dataset, open_images, write_corrupted
+from acclimate.data.corrupted import choose_shifts
+from acclimate.data.corruptions import DEV, TEST, constants, corrupt
+from acclimate.errors import AcclimateError
+
+SIZE = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
+IMAGES = np.random.default_rng(0).integers(0, 256, (7, 32, 32, 3), dtype=np.uint8)
+LABELS = [3, 1, 2, 3, 9, 0, 1]
+
+
+def source(count=7, **options):
+    options = {"labels": LABELS[:count], **options}
+    return open_images(IMAGES[:count], preprocessing=SIZE, **options)
+
+
+def write(out, *shifts, preset="cifar", data=None, **options):
+    options = {"progress": False, **options}
+    return write_corrupted(data or source(), out, preset=preset, shifts=shifts, **options)
+
+
+def files(root: Path) -> list[str]:
+    return sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
+
+
+# Which ones.
+
+
+def test_words_for_many():
+    assert list(choose_shifts(["all"])) == [*TEST, *DEV]
+    assert list(choose_shifts(["dev"])) == list(DEV)
+    assert choose_shifts(["test:2", "fog"])["fog"] == (1, 2, 3, 4, 5)
+    assert choose_shifts(["test:2", "fog"])["snow"] == (2,)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "at least one shift"),
+        (["fob"], "did you mean 'fog'"),
+        (["fog:6"], "1, 2, 3, 4 or 5, got 'fog:6'"),
+        (["fog:"], "got 'fog:'"),
+        (["fog:1.0"], "got 'fog:1.0'"),
+    ],
+)
+def test_words_for_none(words, said):
+    with pytest.raises(AcclimateError, match=said):
+        choose_shifts(words)
+
+
+# CIFAR-10-C's layout.
+
+
+def test_arrays_of_five_severities_that_the_loader_opens(tmp_path):
+    assert write(tmp_path / "c", "fog", "saturate", seed=3).made == 70
+    assert files(tmp_path / "c") == ["fog.npy", "labels.npy", "manifest.json", "saturate.npy"]
+    stored = np.load(tmp_path / "c" / "fog.npy")
+    assert stored.shape == (35, 32, 32, 3)
+    for severity in range(1, 6):
+        rows = stored[(severity - 1) * 7 : severity * 7]
+        np.testing.assert_array_equal(
+            rows, corrupt(IMAGES, "fog", severity, preset="cifar", seed=3)
+        )
+    opened = open_dataset("cifar10-c", tmp_path / "c", shift="fog", severity=4, progress=False)
+    np.testing.assert_array_equal(
+        opened.read(torch.arange(7)).permute(0, 2, 3, 1).numpy(), stored[21:28]
+    )
+    assert opened.labels.tolist() == LABELS
+
+
+def test_single_severities_can_be_used_as_they_are(tmp_path):
+    write(tmp_path / "c", "fog:3", "fog:5")
+    assert files(tmp_path / "c") == ["fog-3.npz", "fog-5.npz", "manifest.json"]
+    opened = open_images(tmp_path / "c" / "fog-3.npz", preprocessing=SIZE)
+    want = corrupt(IMAGES, "fog", 3, preset="cifar")
+    np.testing.assert_array_equal(opened.read(torch.arange(7)).permute(0, 2, 3, 1).numpy(), want)
+    assert opened.labels.tolist() == LABELS
+
+
+def test_without_labels_there_are_none(tmp_path):
+    write(tmp_path / "c", "fog", "snow:1", data=source(labels=None))
+    assert files(tmp_path / "c") == ["fog.npy", "manifest.json", "snow-1.npz"]
+    assert np.load(tmp_path / "c" / "snow-1.npz").files == ["images"]
+
+
+def test_the_number_of_workers_changes_nothing(tmp_path):
+    for workers in (1, 3):
+        write(tmp_path / str(workers), "glass_blur", workers=workers)
+    one, three = (np.load(tmp_path / n / "glass_blur.npy") for n in ("1", "3"))
+    np.testing.assert_array_equal(one, three)
+
+
+# ImageNet-C's layout.
+
+
+def photo_folder(root: Path) -> Path:
+    for name in ("n01440764/b.png", "n01440764/a b.jpg", "n01443537/ä.png", "n01443537/ä.jpeg"):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(IMAGES[len(name) % 7]).resize((50, 40)).save(path)
+    return root
+
+
+def test_a_tree_of_jpeg_files_that_the_loader_opens(tmp_path):
+    photos = open_images(photo_folder(tmp_path / "p"), preprocessing=SIZE)
+    write(tmp_path / "c", "fog:2", preset="imagenet", data=photos)
+    assert files(tmp_path / "c" / "fog" / "2") == [
+        "n01440764/a b.JPEG",
+        "n01440764/b.JPEG",
+        "n01443537/ä.jpeg.JPEG",
+        "n01443537/ä.png.JPEG",
+    ]
+    with Image.open(tmp_path / "c/fog/2/n01440764/b.JPEG") as picture:
+        assert picture.size == (32, 32)
+        again = Image.new("RGB", (8, 8))
+        again.save(tmp_path / "q.jpg", quality=85)
+        with Image.open(tmp_path / "q.jpg") as other:
+            assert picture.quantization == other.quantization
+    opened = open_dataset(
+        "imagenet-c",
+        tmp_path / "c",
+        shift="fog",
+        severity=2,
+        preprocessing=SIZE,
+        progress=False,
+    )
+    assert opened.labels.tolist() == [0, 0, 1, 1]
+
+
+def test_arrays_become_numbered_files_in_folders_of_their_labels(tmp_path):
+    write(tmp_path / "c", "contrast:1", preset="imagenet", data=source(3))
+    assert files(tmp_path / "c/contrast/1") == ["1/1.JPEG", "2/2.JPEG", "3/0.JPEG"]
+
+
+# The manifest, and going on.
+
+
+def test_the_manifest_says_how_it_was_made(tmp_path):
+    write(tmp_path / "c", "fog", "frost:1", seed=5)
+    record = json.loads((tmp_path / "c" / "manifest.json").read_text())
+    assert (record["preset"], record["seed"], record["images"]) == ("cifar", 5, 7)
+    assert record["constants"]["fog"]["4"] == constants("fog", 4, preset="cifar")
+    frost = next(name for name in record["finished"] if name.startswith("frost"))
+    assert record["finished"] == {"fog": [1, 2, 3, 4, 5], frost: [1]}
+    assert record["source"] == source().fingerprint()
+
+
+def test_more_can_be_added_and_what_is_there_is_kept(tmp_path):
+    write(tmp_path / "c", "fog")
+    before = (tmp_path / "c" / "fog.npy").stat().st_mtime_ns
+    again = write(tmp_path / "c", "fog", "snow")
+    assert (again.made, again.kept) == (35, 35)
+    assert (tmp_path / "c" / "fog.npy").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("preset", ["cifar", "imagenet"])
+def test_a_run_that_failed_half_way_goes_on(preset, tmp_path, monkeypatch):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    write(whole, "glass_blur", preset=preset)
+    real = corrupt_numbered()
+    calls = []
+
+    def failing(images, numbers, *args, **options):
+        calls.append(len(numbers))
+        if len(calls) == 8:
+            raise OSError(28, "No space left on device")
+        return real(images, numbers, *args, **options)
+
+    monkeypatch.setattr("acclimate.data.corrupted.writing.corrupt_numbered", failing)
+    with pytest.raises(AcclimateError, match=r"No space left.*same call goes on"):
+        write(broken, "glass_blur", preset=preset, workers=3)
+    monkeypatch.setattr("acclimate.data.corrupted.writing.corrupt_numbered", real)
+    again = write(broken, "glass_blur", preset=preset)
+    assert 0 < again.made < 35
+    assert again.made + again.kept == 35
+    assert files(broken) == files(whole)
+    for name in files(whole):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+
+
+def corrupt_numbered():
+    from acclimate.data.corrupted import writing
+
+    return writing.corrupt_numbered
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seed": 1}, "made with seed 0, now it is 1"),
+        ({"preset": "imagenet"}, "made with preset cifar, now it is imagenet"),
+        ({"data": 6}, "made with images 7, now it is 6"),
+    ],
+)
+def test_another_set_is_not_mixed_in(change, said, tmp_path):
+    write(tmp_path / "c", "fog")
+    before = files(tmp_path / "c")
+    if "data" in change:
+        change = {"data": source(change["data"])}
+    with pytest.raises(AcclimateError, match=said):
+        write(tmp_path / "c", "snow", **change)
+    assert files(tmp_path / "c") == before
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(AcclimateError, match="not empty and has no manifest"):
+        write(tmp_path, "fog")
+    assert files(tmp_path) == ["thesis.tex"]
+
+
+def test_a_broken_manifest_is_named(tmp_path):
+    write(tmp_path / "c", "fog:1")
+    (tmp_path / "c" / "manifest.json").write_text("{")
+    with pytest.raises(AcclimateError, match=r"manifest.json cannot be read"):
+        write(tmp_path / "c", "fog:1")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"preset": "cifar10"}, "did you mean 'cifar'"),
+        ({"seed": -1}, "seed >= 0, got -1"),
+        ({"workers": 0}, "workers >= 1, got 0"),
+        ({"data": open_images(torch.rand(2, 3, 8, 8))}, "uint8 pictures"),
+    ],
+)
+def test_absurd_options(options, said, tmp_path):
+    with pytest.raises(AcclimateError, match=said):
+        write(tmp_path / "c", "fog", **options)
+    assert not (tmp_path / "c").exists()

@@ -1,0 +1,120 @@
+"""From parts to tables, mCE and mDE; results kept on disk."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from acclimate.data import open_images
+from acclimate.demo.digits import PREPROCESSING, digits
+from acclimate.demo.model import load_digits_model
+from acclimate.errors import AcclimateError
+from acclimate.evaluation import Report, evaluate_parts, image_parts
+from acclimate.metrics import ALEXNET_CORRUPTIONS, CORRUPTIONS, DOMAINS, mde
+
+IMAGES, LABELS = digits("held-out")
+
+
+def parts(*shifts, count=60):
+    source = open_images(IMAGES[:count], preprocessing=PREPROCESSING, labels=LABELS[:count])
+    return image_parts(source, shifts)
+
+
+def run(*shifts, **options) -> Report:
+    options = {"data": "digits", "progress": False, "batch_size": 30, **options}
+    return evaluate_parts(load_digits_model(), parts(*shifts), **options)
+
+
+def part(shift, severity, wrong, labelled=1000):
+    return {
+        "shift": shift,
+        "severity": severity,
+        "images": labelled,
+        "labelled": labelled,
+        "wrong": wrong,
+    }
+
+
+def test_the_mce_of_alexnet_is_100():
+    errors = ALEXNET_CORRUPTIONS
+    rows = [part(n, s, round(errors[n] * 1000), 100_000) for n in CORRUPTIONS for s in range(1, 6)]
+    report = Report({"data": "imagenet-c"}, rows)
+    assert report.relative_error().value == pytest.approx(100, abs=1e-3)
+    assert report.relative_error().metric == "mCE"
+    mean = sum(errors[name] for name in CORRUPTIONS) / 15
+    assert report.error().value == pytest.approx(mean, abs=1e-3)
+    assert report.error().images == 7_500_000
+
+
+def test_the_mce_is_of_imagenet_alone_and_of_all_of_it():
+    rows = [part(name, s, 100) for name in CORRUPTIONS for s in range(1, 6)]
+    assert Report({"data": "cifar10-c"}, rows).relative_error() is None
+    assert Report({"data": "imagenet-c"}, rows[1:]).relative_error() is None
+    procedural = [{**r, "shift": r["shift"].replace("frost", "frost-procedural")} for r in rows]
+    notes = Report({"data": "imagenet-c"}, procedural).relative_error().notes
+    assert any("frost-procedural" in note for note in notes)
+
+
+def test_domains_have_an_mde():
+    wrong = dict(zip(DOMAINS, (760, 896, 651, 992, 401, 820), strict=True))
+    report = Report({"data": "imagenet-d"}, [part(d, None, n) for d, n in wrong.items()])
+    assert report.table() is None
+    assert report.relative_error().value == mde({d: n / 10 for d, n in wrong.items()}).value
+
+
+def test_every_part_is_scored():
+    report = run("cifar/fog:1", "cifar/fog:5", "cifar/contrast:5")
+    assert [(p["shift"], p["severity"]) for p in report.parts] == [
+        ("fog", 1),
+        ("fog", 5),
+        ("contrast", 5),
+    ]
+    table = report.table()
+    assert table.by_corruption()["fog"].images == 120
+    assert report.parts[1]["wrong"] > report.parts[0]["wrong"]
+    assert 0 < report.mean_of("ece") < 1
+    assert report.mean_of("unadapted_error") is None
+    json.dumps(report.to_dict(interval=0.9))
+
+
+def test_adapted_to_each_part_from_the_source_anew():
+    clean = open_images(IMAGES, preprocessing=PREPROCESSING, labels=LABELS)
+    both = run("cifar/fog:5", "cifar/contrast:5", recipe="bn", clean=clean)
+    alone = run("cifar/contrast:5", recipe="bn")
+    for key in ("wrong", "unadapted_error"):
+        assert both.parts[1][key] == alone.parts[0][key]
+    plain = run("cifar/fog:5")
+    wrong = 100 * plain.parts[0]["wrong"] / 60
+    assert both.parts[0]["unadapted_error"] == pytest.approx(wrong)
+    assert both.parts[0]["wrong"] < plain.parts[0]["wrong"]
+    lost = both.parts[0]["forgetting"]
+    assert lost["images"] == len(IMAGES)
+    assert 0 <= lost["before"] < 20
+    assert 0 <= lost["after"] < 30
+
+
+def test_before_and_after_the_update_are_kept_apart():
+    learnt = run("cifar/fog:3", recipe="ent", options={"epochs": 2}).parts[0]
+    assert learnt["before_update_error"] is not None
+    assert len(learnt["after_epoch_errors"]) == 2
+
+
+def test_finished_parts_are_not_done_again(tmp_path):
+    run("cifar/fog:1", "cifar/fog:2", out=tmp_path)
+    kept = json.loads((tmp_path / "evaluation.json").read_text())
+    report = run("cifar/fog:1", "cifar/snow:2", out=tmp_path)
+    assert report.parts[0] == kept["parts"][0]["result"]  # its seconds, too
+    names = [p["name"] for p in json.loads((tmp_path / "evaluation.json").read_text())["parts"]]
+    assert names == ["fog:1", "fog:2", "snow:2"]
+
+
+def test_another_evaluation_is_not_mixed_in(tmp_path):
+    run("cifar/fog:1", out=tmp_path)
+    before = (tmp_path / "evaluation.json").read_bytes()
+    with pytest.raises(AcclimateError, match=r"another evaluation .recipe"):
+        run("cifar/fog:1", out=tmp_path, recipe="bn")
+    assert (tmp_path / "evaluation.json").read_bytes() == before
+    (tmp_path / "evaluation.json").write_text("[]")
+    with pytest.raises(AcclimateError, match="cannot be used"):
+        run("cifar/fog:1", out=tmp_path)

@@ -1,0 +1,100 @@
+"""One pass over labelled images, against counting by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from acclimate.data import ImageSource, open_images
+from acclimate.errors import AcclimateError
+from acclimate.evaluation import evaluate, forgetting
+from acclimate.metrics import Scoring, ece, top_k_error
+
+LOGITS = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+LABELS = torch.randint(0, 8, (50,), generator=torch.Generator().manual_seed(1))
+MODEL = nn.Flatten()
+
+
+def answers(scoring: Scoring | None = None, labels=LABELS) -> ImageSource:
+    """Images that are their own logits."""
+    source = open_images(LOGITS.view(50, 8, 1, 1), labels=labels)
+    source.scoring = scoring
+    return source
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 50, 500])
+def test_errors_and_calibration_of_any_batch_size(batch_size):
+    scores = evaluate(MODEL, answers(), batch_size=batch_size, progress=False)
+    assert scores.errors.error().value == top_k_error(LOGITS, LABELS)
+    assert scores.errors.error(5).value == top_k_error(LOGITS, LABELS, k=5)
+    assert scores.calibration.ece().value == pytest.approx(ece(LOGITS, LABELS), abs=1e-9)
+    assert torch.equal(scores.predictions, LOGITS.argmax(dim=1))
+
+
+def test_a_subset_of_the_outputs_is_asked():
+    keep = torch.tensor([1, 4, 6])
+    labels = keep[LABELS % 3]
+    scores = evaluate(MODEL, answers(Scoring(keep=keep), labels), progress=False)
+    within = LOGITS[:, keep]
+    wrong = (within.argmax(dim=1) != LABELS % 3).sum().item()
+    assert scores.errors.counts() == (wrong, 50)
+    assert scores.calibration.ece().value == pytest.approx(ece(within, LABELS % 3), abs=1e-9)
+
+
+def test_unknown_labels_are_left_out_of_a_subset_too():
+    keep = torch.tensor([1, 4, 6])
+    labels = torch.where(torch.arange(50) < 20, keep[LABELS % 3], -1)
+    scores = evaluate(MODEL, answers(Scoring(keep=keep), labels), progress=False)
+    assert scores.errors.counts()[1] == 20
+    assert scores.calibration.ece().images == 20
+
+
+def test_answers_through_a_map_have_no_calibration():
+    label_of = torch.tensor([0, 0, 1, 1, -1, -1, 2, 2])
+    scores = evaluate(MODEL, answers(Scoring(label_of=label_of), LABELS % 3), progress=False)
+    wrong = (label_of[LOGITS.argmax(dim=1)] != LABELS % 3).sum().item()
+    assert scores.errors.counts() == (wrong, 50)
+    assert scores.calibration is None
+    assert "ece" not in scores.to_dict()
+
+
+def test_without_labels_there_is_nothing_to_score():
+    with pytest.raises(AcclimateError, match="expected labelled images"):
+        evaluate(MODEL, open_images(torch.rand(4, 3, 1, 1)), progress=False)
+
+
+def test_a_model_stays_in_evaluation_and_unchanged():
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(8)).train()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    evaluate(model, answers(), progress=False)
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+
+
+# Forgetting.
+
+
+def test_statistics_come_from_the_clean_images_again():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(8)).eval()
+    adapted = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(8)).eval()
+    adapted[1].running_mean += 1000 * torch.arange(8)  # of a very different place
+    clean = answers(labels=LOGITS.argmax(dim=1))
+    lost = forgetting(model, adapted, clean, batch_size=50, progress=False)
+    assert lost.before.value == 0
+    assert lost.statistics
+    standard = (LOGITS - LOGITS.mean(dim=0)) / LOGITS.std(dim=0)
+    differ = (standard.argmax(dim=1) != LOGITS.argmax(dim=1)).double().mean().item()
+    assert lost.after.value == pytest.approx(100 * differ)
+    assert lost.points == lost.after.value
+    assert lost.after.images == 50
+
+
+def test_a_model_without_batch_norm_is_taken_as_it_is():
+    adapted = nn.Sequential(nn.Flatten(), nn.Linear(8, 8, bias=False))
+    nn.init.eye_(adapted[1].weight)
+    lost = forgetting(MODEL, adapted, answers(), progress=False)
+    assert not lost.statistics
+    assert lost.points == 0
+    assert np.isfinite(lost.before.value)
