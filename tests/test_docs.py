@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 import torch
 
 import acclimate
+from acclimate.data import list_datasets
+from acclimate.data.corruptions import corruptions
 from acclimate.parts import PARTS
 from acclimate.recipes import RECIPES
 from nets import bn_net
@@ -53,6 +56,31 @@ def test_the_readme_shows_the_stored_run():
         row = re.search(rf"^\| `{recipe}`: .*? \| ([\d.]+) % \|", readme, flags=re.MULTILINE)
         assert row is not None
         assert float(row[1]) == pytest.approx(error, abs=0.05)
+
+
+def test_the_readme_says_where_learning_gains_nothing():
+    stored = json.loads((ROOT / "benchmarks/results/demo_draws.json").read_text())
+    worst = stored["mean_and_std"][-1]
+    assert worst["severity"] == 5
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    said = re.search(r"leave ([\d.]+) % wrong, `ent` ends at ([\d.]+) % and `rpl` at ([\d.]+)", readme)
+    for shown, recipe in zip(said.groups(), ("bn", "ent", "rpl"), strict=True):
+        assert float(shown) == pytest.approx(worst[recipe][0], abs=0.051)
+
+
+def test_the_tables_of_corruptions_are_the_stored_ones():
+    report = runpy.run_path(str(ROOT / "benchmarks/corruption_report.py"))
+    page = (ROOT / "docs/corruptions.md").read_text()
+    for table in report["TABLES"]:
+        assert table() in page, table.__name__
+
+
+def test_every_data_set_and_corruption_is_on_its_page():
+    page = (ROOT / "docs/datasets.md").read_text()
+    for record in list_datasets():
+        assert f"`{record.name}`" in page
+    page = (ROOT / "docs/corruptions.md").read_text()
+    assert all(f"| {name} |" in page for name in corruptions())
 
 
 @pytest.mark.parametrize(
