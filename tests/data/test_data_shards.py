@@ -177,7 +177,7 @@ def test_shards_of_one_name_are_told_apart_by_path(tmp_path):
         ([("a.png", b"1"), ("a.json", b"[]")], r"a\.json"),
         ([("a.png", b"1"), ("a.json", b'{"label": "cat"}')], r'as "label" in a\.json'),
         ([("a.png", b"1"), ("a.json", b"{")], r"a\.json"),
-        ([("a.png", b"1")], "none of the 1 samples can be read"),
+        ([("a.png", b"1")], "none of the 1 images in 1 shards can be read"),
         ([], "expected samples in 1 shards, found none"),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_shard_given_twice_is_named(shards):
 def test_a_shard_that_changes_later_is_named(shards):
     source = open_all(shards, cache=0)
     os.truncate(shards[1], 0)
-    with pytest.raises(AcclimateError, match=r"000004 in .*data-001\.tar could be read when"):
+    with pytest.raises(AcclimateError, match=r"data-001\.tar/000004 in .* at opening"):
         source.read(torch.tensor([4]))
 
 

@@ -84,7 +84,7 @@ def test_counts_are_checked_before_anything_is_read(tmp_path, monkeypatch):
     def read(*_: object, **__: object) -> None:
         raise AssertionError("read too early")
 
-    monkeypatch.setattr("acclimate.data.folder.decode", read)
+    monkeypatch.setattr("acclimate.data.encoded.decode", read)
     with pytest.raises(AcclimateError, match="found 1,000"):
         open_tiny(tmp_path)
 
