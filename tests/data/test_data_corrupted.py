@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 
 from acclimate.data import Preprocessing, open_dataset, open_images, write_corrupted
 from acclimate.data.corrupted import choose_shifts
+from acclimate.data.corrupted.lock import alone_in
 from acclimate.data.corruptions import DEV, TEST, constants, corrupt
 from acclimate.errors import AcclimateError
 
@@ -105,7 +107,7 @@ def test_the_number_of_workers_changes_nothing(tmp_path):
 
 
 def photo_folder(root: Path) -> Path:
-    for name in ("n01440764/b.png", "n01440764/a b.jpg", "n01443537/ä.png", "n01443537/ä.jpeg"):
+    for name in ("n01440764/b.png", "n01440764/a b.jpg", "n01443537/ä.png", "n01443537/c.jpeg"):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(IMAGES[len(name) % 7]).resize((50, 40)).save(path)
@@ -118,8 +120,8 @@ def test_a_tree_of_jpeg_files_that_the_loader_opens(tmp_path):
     assert files(tmp_path / "c" / "fog" / "2") == [
         "n01440764/a b.JPEG",
         "n01440764/b.JPEG",
-        "n01443537/ä.jpeg.JPEG",
-        "n01443537/ä.png.JPEG",
+        "n01443537/c.JPEG",
+        "n01443537/ä.JPEG",
     ]
     with Image.open(tmp_path / "c/fog/2/n01440764/b.JPEG") as picture:
         assert picture.size == (32, 32)
@@ -200,7 +202,9 @@ def corrupt_numbered():
     [
         ({"seed": 1}, "made with seed 0, now it is 1"),
         ({"preset": "imagenet"}, "made with preset cifar, now it is imagenet"),
-        ({"data": 6}, "made with images 7, now it is 6"),
+        ({"data": 6}, "made with number of images 7, now it is 6"),
+        ({"labels": [9] * 7}, "made with labels"),
+        ({"labels": None}, r"made with labels .* now it is None"),
     ],
 )
 def test_another_set_is_not_mixed_in(change, said, tmp_path):
@@ -208,9 +212,96 @@ def test_another_set_is_not_mixed_in(change, said, tmp_path):
     before = files(tmp_path / "c")
     if "data" in change:
         change = {"data": source(change["data"])}
+    if "labels" in change:
+        change = {"data": source(labels=change["labels"])}
     with pytest.raises(AcclimateError, match=said):
         write(tmp_path / "c", "snow", **change)
     assert files(tmp_path / "c") == before
+
+
+@pytest.mark.parametrize("order", [("fog:3", "fog"), ("fog", "fog:3")])
+def test_single_severities_and_whole_arrays_are_two_things(order, tmp_path):
+    for shift in order:
+        write(tmp_path, shift)
+    assert files(tmp_path) == ["fog-3.npz", "fog.npy", "labels.npy", "manifest.json"]
+    again = write(tmp_path, "fog")
+    assert (again.made, again.kept) == (0, 35)
+
+
+@pytest.mark.parametrize("preset", ["cifar", "imagenet"])
+def test_what_was_taken_away_is_made_again(preset, tmp_path):
+    write(tmp_path, "fog", preset=preset)
+    gone = tmp_path / ("fog.npy" if preset == "cifar" else "fog/2/1/1.JPEG")
+    before = gone.read_bytes()
+    gone.unlink()
+    assert write(tmp_path, "fog", preset=preset).made == (35 if preset == "cifar" else 1)
+    assert gone.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["no part", "empty part", "no rows", "short rows"])
+def test_a_damaged_array_under_construction_is_begun_anew(damage, tmp_path):
+    write(tmp_path, "fog")
+    whole = (tmp_path / "fog.npy").read_bytes()
+    part, rows = tmp_path / ".fog.npy.part", tmp_path / ".fog.npy.rows"
+    (tmp_path / "fog.npy").rename(part)
+    np.save(rows.open("wb"), np.ones(35, np.uint8))
+    if damage.startswith("no"):
+        (part if "part" in damage else rows).unlink()
+    else:
+        (part if "part" in damage else rows).write_bytes(b"" if "part" in damage else b"\x93NUM")
+    assert write(tmp_path, "fog").made == 35
+    assert (tmp_path / "fog.npy").read_bytes() == whole
+    assert not part.exists()
+    assert not rows.exists()
+
+
+def test_no_two_pictures_share_a_file(tmp_path):
+    for name in ("a.png", "a.jpg", "a.png.png", "A.png"):
+        Image.fromarray(IMAGES[0]).save(tmp_path / name)
+    data = open_images(tmp_path, preprocessing=SIZE)
+    written = write(tmp_path.parent / "made", "fog:1", preset="imagenet", data=data)
+    assert written.made == 4
+    assert len(files(tmp_path.parent / "made" / "fog" / "1")) == 4
+
+
+def test_class_folders_are_numbered_for_arrays(tmp_path):
+    for index, name in enumerate(("dog/1.png", "cat/2.png", "dog/3.png")):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(IMAGES[index]).save(path)
+    data = open_images(tmp_path / "photos", preprocessing=SIZE)
+    write(tmp_path / "c", "fog", data=data)
+    assert np.load(tmp_path / "c" / "labels.npy")[:3].tolist() == [0, 1, 1]
+    assert json.loads((tmp_path / "c/manifest.json").read_text())["classes"] == ["cat", "dog"]
+
+
+def test_what_has_no_label_lies_in_no_class_folder(tmp_path):
+    data = source(3, labels=[4, -1, 4])
+    write(tmp_path / "c", "fog:1", preset="imagenet", data=data)
+    assert files(tmp_path / "c/fog/1") == ["1.JPEG", "4/0.JPEG", "4/2.JPEG"]
+    opened = open_images(tmp_path / "c/fog/1", preprocessing=SIZE)
+    assert sorted(opened.labels.tolist()) == [-1, 4, 4]
+
+
+def test_one_process_at_a_time(tmp_path):
+    (tmp_path / "c").mkdir()
+    with alone_in(tmp_path / "c"), pytest.raises(AcclimateError, match="another process"):
+        write(tmp_path / "c", "fog:1")
+    assert write(tmp_path / "c", "fog:1").made == 7
+
+
+def test_a_full_disk_leaves_nothing_that_kills_the_next_run(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    real = os.posix_fallocate
+    monkeypatch.setattr("os.posix_fallocate", full)
+    for _ in range(2):
+        with pytest.raises(AcclimateError, match="No space left"):
+            write(tmp_path / "c", "fog")
+        assert files(tmp_path / "c") == ["labels.npy", "manifest.json"]
+    monkeypatch.setattr("os.posix_fallocate", real)
+    assert write(tmp_path / "c", "fog").made == 35
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
@@ -218,6 +309,12 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(AcclimateError, match="not empty and has no manifest"):
         write(tmp_path, "fog")
     assert files(tmp_path) == ["thesis.tex"]
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "c").write_text("precious")
+    with pytest.raises(AcclimateError, match="is a file"):
+        write(tmp_path / "c", "fog")
 
 
 def test_a_broken_manifest_is_named(tmp_path):
@@ -234,6 +331,7 @@ def test_a_broken_manifest_is_named(tmp_path):
         ({"seed": -1}, "seed >= 0, got -1"),
         ({"workers": 0}, "workers >= 1, got 0"),
         ({"data": open_images(torch.rand(2, 3, 8, 8))}, "uint8 pictures"),
+        ({"data": open_images(IMAGES[:, :3], preprocessing=Preprocessing(size=(3, 32)))}, "4 px"),
     ],
 )
 def test_absurd_options(options, said, tmp_path):

@@ -27,10 +27,14 @@ def test_a_shift_is_one_word():
 
 
 def test_frost_says_whose_it_is(monkeypatch):
-    monkeypatch.setattr("acclimate.data.shift.frost_kind", lambda: "frost-procedural")
+    place = "acclimate.data.corruptions.frost.frost_kind"
+    monkeypatch.setattr(place, lambda: "frost-procedural")
     assert str(Shift.parse("imagenet/frost:2")) == "imagenet/frost-procedural:2"
-    monkeypatch.setattr("acclimate.data.shift.frost_kind", lambda: "frost")
+    assert Shift.parse("imagenet/frost-procedural:2") == Shift.parse("imagenet/frost:2")
+    monkeypatch.setattr(place, lambda: "frost")
     assert str(Shift.parse("imagenet/frost:2")) == "imagenet/frost:2"
+    with pytest.raises(AcclimateError, match="unknown corruption 'frost-procedural'"):
+        Shift.parse("imagenet/frost-procedural:2")
 
 
 @pytest.mark.parametrize(

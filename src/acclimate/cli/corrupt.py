@@ -21,21 +21,15 @@ _SIDES = {"imagenet": (256, 224), "cifar": (32, 32)}
 
 def run(args: argparse.Namespace) -> int:
     """Write the data set and say what was made."""
-    from acclimate.data.corrupted import choose_shifts, write_corrupted
+    from acclimate.data.corrupted import check_call, write_corrupted
 
-    shifts = args.shift or ["all"]
-    choose_shifts(shifts)  # a typo shows before the images are read
+    shifts, out = args.shift or ["all"], Path(args.out).expanduser()
+    options = {"preset": args.preset, "shifts": shifts, "seed": args.seed, "workers": args.workers}
     check_path(args.source, "SRC")
+    check_call(out, **options)  # a mistake shows before the images are read
+    _check_apart(Path(args.source).expanduser(), out)
     source = _open(args)
-    written = write_corrupted(
-        source,
-        args.out,
-        preset=args.preset,
-        shifts=shifts,
-        seed=args.seed,
-        workers=args.workers,
-        progress=not args.quiet,
-    )
+    written = write_corrupted(source, out, **options, progress=not args.quiet)
     if args.json:
         plain = {"out": str(written.out), "made": written.made, "kept": written.kept}
         print(json.dumps({**plain, "skipped": len(source.skipped)}))
@@ -43,6 +37,14 @@ def run(args: argparse.Namespace) -> int:
     kept = f", {written.kept:,} were there before" if written.kept else ""
     print(f"{written.made:,} images written to {written.out}{kept}")
     return 0
+
+
+def _check_apart(source: Path, out: Path) -> None:
+    if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
+        raise AcclimateError(
+            f"expected OUT outside of SRC, got {out} in {source}, where what is written would be "
+            "read as clean pictures the next time"
+        )
 
 
 def _open(args: argparse.Namespace) -> ImageSource:
@@ -54,11 +56,11 @@ def _open(args: argparse.Namespace) -> ImageSource:
     if path.suffix.lower() in (".npy", ".npz"):
         if args.size is not None:
             raise AcclimateError("--size is for folders; the pictures of an array stay as they are")
-        images, _ = load_arrays(path)
+        images, labels = load_arrays(path)
         channels, height, width = channels_first(images).shape[1:]
         mean, std = (0.0,) * channels, (1.0,) * channels
         as_they_are = Preprocessing(size=(height, width), mean=mean, std=std)
-        return open_images(path, preprocessing=as_they_are, progress=not args.quiet)
+        return open_images(images, preprocessing=as_they_are, labels=labels)
     resize, side = _SIDES[args.preset]
     if args.size is not None:
         resize, side = round(args.size * resize / side), args.size

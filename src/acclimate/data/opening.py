@@ -66,6 +66,8 @@ def open_images(
     """
     if isinstance(shift, str):
         shift = Shift.parse(shift)  # a typo shows before anything is read
+    if isinstance(data, ImageSource) and labels is not None:
+        raise AcclimateError("images that are open already bring their labels; give none beside")
     source = (
         data
         if isinstance(data, ImageSource)
@@ -119,7 +121,7 @@ def _open(
             f"{len(source.skipped)} of {len(source.skipped) + len(source)} images cannot be read "
             f"and are left out ({first}{more})",
             AcclimateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return source
 

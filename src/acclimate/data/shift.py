@@ -11,12 +11,20 @@ import torch
 from torch import Tensor
 
 from acclimate.data.base import ImageSource, digest
-from acclimate.data.corruptions import PRESETS, Preset, constants, corrupt_numbered, frost_kind
+from acclimate.data.corruptions import (
+    PRESETS,
+    Preset,
+    constants,
+    corrupt_numbered,
+    named_in_results,
+)
+from acclimate.data.corruptions._batch import SMALLEST_SIDE
 from acclimate.data.corruptions.digital import stored_as_jpeg
 from acclimate.data.memory import cache_budget
+from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
-__all__ = ["JPEG_QUALITY", "Shift", "ShiftedSource"]
+__all__ = ["JPEG_QUALITY", "Shift", "ShiftedSource", "check_sides"]
 
 JPEG_QUALITY = 85
 """What ImageNet-C was stored with; CIFAR-10-C is stored raw."""
@@ -53,9 +61,11 @@ class Shift:
                 f"expected a shift as PRESET/NAME:SEVERITY, such as imagenet/fog:3 or "
                 f"cifar/snow:5, got {text!r}; presets: {', '.join(PRESETS)}"
             )
+        # What results call it can be asked for by that name, if it still is that.
+        name = "frost" if match["name"] == named_in_results("frost") else match["name"]
         return cls(
             preset=cast(Preset, match["preset"]),
-            name=match["name"],
+            name=name,
             severity=int(match["severity"]),
             seed=int(match["seed"] or 0),
         )
@@ -67,7 +77,7 @@ class Shift:
     @property
     def kind(self) -> str:
         """The name that results carry: frost tells whose textures it was made with."""
-        return frost_kind() if self.name == "frost" else self.name
+        return named_in_results(self.name)
 
     def apply(self, images: Tensor, numbers: Tensor) -> Tensor:
         """uint8 pictures N×C×H×W of these numbers, as they would be read from a stored data set."""
@@ -75,15 +85,25 @@ class Shift:
             images, numbers, self.name, self.severity, preset=self.preset, seed=self.seed
         )
         if self.preset == "imagenet":
-            return stored_as_jpeg(corrupted, quality=JPEG_QUALITY)
+            return stored_as_jpeg(corrupted, quality=JPEG_QUALITY).to(images.device)
         return corrupted
+
+
+def check_sides(preprocessing: Preprocessing) -> None:
+    """Refuse pictures that are too small to corrupt."""
+    if min(preprocessing.size) < SMALLEST_SIDE:
+        height, width = preprocessing.size
+        raise AcclimateError(
+            f"expected pictures with sides of at least {SMALLEST_SIDE} px to corrupt, got "
+            f"{height}×{width}"
+        )
 
 
 class ShiftedSource(ImageSource):
     """The pictures of another source, corrupted as they are read and kept where they fit.
 
     A picture's draw goes by its number in the source, so that it is the same in every order, every
-    epoch, and in the data set that ``acclimate corrupt`` writes.
+    epoch, and in the data set that ``acclimate corrupt`` writes of pictures prepared alike.
 
     Args:
         source: clean pictures, uint8 and fitted to the model's size.
@@ -105,6 +125,7 @@ class ShiftedSource(ImageSource):
                 f"expected uint8 pictures to corrupt with {shift}, got float model input; give the "
                 "pictures before they are scaled"
             )
+        check_sides(source.preprocessing)
         super().__init__(
             names=source.names,
             labels=source.labels,

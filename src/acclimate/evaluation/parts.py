@@ -12,13 +12,12 @@ import torch
 from acclimate.data import ImageSource, Preprocessing
 from acclimate.data.benchmarks import Dataset, find_dataset, missing_parts, open_dataset
 from acclimate.data.corrupted import choose_shifts
-from acclimate.data.corruptions import PRESETS
+from acclimate.data.corruptions import PRESETS, SEVERITIES
 from acclimate.data.shift import Shift, ShiftedSource
 from acclimate.errors import AcclimateError, unknown_name
 
 __all__ = ["Part", "dataset_parts", "image_parts"]
 
-_SEVERITIES = (1, 2, 3, 4, 5)
 _CLEAN = "clean"
 
 
@@ -169,8 +168,8 @@ def _severities(record: Dataset, word: str, severity: str | None) -> tuple[int |
             raise AcclimateError(f"{record.name} has no severities, got {word!r}")
         return (None,)
     if severity is None:
-        return _SEVERITIES
-    if severity not in map(str, _SEVERITIES):
+        return SEVERITIES
+    if severity not in map(str, SEVERITIES):
         raise AcclimateError(f"expected a severity of 1, 2, 3, 4 or 5, got {word!r}")
     return (int(severity),)
 

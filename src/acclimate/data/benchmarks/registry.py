@@ -6,6 +6,7 @@ from pathlib import Path
 
 from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks.record import Dataset, Request
+from acclimate.data.corruptions import SEVERITIES
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.registry import Registry
@@ -21,7 +22,6 @@ __all__ = [
     "register_dataset",
 ]
 
-SEVERITIES = range(1, 6)
 _NAMED = 5  # how many of a long list of culprits a message names
 
 _DATASETS: Registry[Dataset] = Registry("data set")

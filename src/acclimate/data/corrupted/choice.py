@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acclimate.data.corruptions import DEV, TEST
+from acclimate.data.corruptions import DEV, SEVERITIES, TEST
 from acclimate.errors import AcclimateError, unknown_name
 
-__all__ = ["SEVERITIES", "choose_shifts"]
+__all__ = ["choose_shifts"]
 
-SEVERITIES = (1, 2, 3, 4, 5)
 _GROUPS = {"all": (*TEST, *DEV), "dev": DEV, "test": TEST}
 
 
@@ -25,6 +24,11 @@ def choose_shifts(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
         raise AcclimateError("expected at least one shift: all, dev, test, NAME or NAME:SEVERITY")
     asked: dict[str, set[int]] = {}
     for word in words:
+        if "/" in word:
+            raise AcclimateError(
+                f"expected all, dev, test, NAME or NAME:SEVERITY, got {word!r}; the preset has an "
+                "option of its own"
+            )
         name, colon, severity = word.partition(":")
         for each in _GROUPS.get(name, (name,)):
             if each not in _GROUPS["all"]:

@@ -10,9 +10,13 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
 from acclimate.checkpoint import write_files
 from acclimate.data.base import ImageSource
+from acclimate.data.corrupted.growing import GrowingArray
+from acclimate.data.corruptions import SEVERITIES, named_in_results
+from acclimate.data.folder import EXTENSIONS
 from acclimate.data.shift import JPEG_QUALITY
 
 __all__ = ["ArrayStore", "JpegStore", "Store"]
@@ -24,17 +28,17 @@ class Store(ABC):
     storage: str
 
     @abstractmethod
-    def missing(self, kind: str, severity: int) -> NDArray[np.int64]:
+    def missing(self, name: str, severity: int) -> NDArray[np.int64]:
         """The numbers of the pictures that are not there yet."""
 
     @abstractmethod
     def write(
-        self, kind: str, severity: int, numbers: NDArray[np.int64], images: NDArray[np.uint8]
+        self, name: str, severity: int, numbers: NDArray[np.int64], images: NDArray[np.uint8]
     ) -> None:
         """Keep pictures N×H×W×C."""
 
     @abstractmethod
-    def finish(self, kind: str, severity: int) -> None:
+    def finish(self, name: str, severity: int) -> None:
         """All pictures of this part are there."""
 
 
@@ -45,26 +49,25 @@ class JpegStore(Store):
 
     def __init__(self, out: Path, source: ImageSource) -> None:
         self._out = out
-        self._names = _jpeg_names(source)
+        self._files = _jpeg_files(source)
 
-    def missing(self, kind: str, severity: int) -> NDArray[np.int64]:
+    def missing(self, name: str, severity: int) -> NDArray[np.int64]:
         """The numbers of the pictures without a file."""
-        folder = self._out / kind / str(severity)
+        folder = self._folder(name, severity)
         there = {
             os.path.relpath(os.path.join(path, file), folder)
             for path, _, files in os.walk(folder)
             for file in files
         }
-        return np.array(
-            [i for i, name in enumerate(self._names) if str(Path(name)) not in there], np.int64
-        )
+        gone = [i for i, file in enumerate(self._files) if str(Path(file)) not in there]
+        return np.array(gone, np.int64)
 
     def write(
-        self, kind: str, severity: int, numbers: NDArray[np.int64], images: NDArray[np.uint8]
+        self, name: str, severity: int, numbers: NDArray[np.int64], images: NDArray[np.uint8]
     ) -> None:
-        """A file for each picture, whole or not there."""
+        """A file for each picture; a process that is killed leaves none half written."""
         for number, pixels in zip(numbers, images, strict=True):
-            path = self._out / kind / str(severity) / self._names[number]
+            path = self._folder(name, severity) / self._files[number]
             path.parent.mkdir(parents=True, exist_ok=True)
             partial = path.with_name(f".{path.name}.partial")
             picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
@@ -74,25 +77,30 @@ class JpegStore(Store):
             finally:
                 partial.unlink(missing_ok=True)
 
-    def finish(self, kind: str, severity: int) -> None:
+    def finish(self, name: str, severity: int) -> None:
         """Nothing is left to do: every file is in its place."""
 
+    def _folder(self, name: str, severity: int) -> Path:
+        return self._out / named_in_results(name) / str(severity)
 
-def _jpeg_names(source: ImageSource) -> list[str]:
-    """A file name for each picture: its own, or its number in the folder of its class."""
-    if any("." in name for name in source.names):
-        stems = [str(PurePosixPath(name).with_suffix("")) for name in source.names]
-        counts = Counter(stems)
+
+def _jpeg_files(source: ImageSource) -> list[str]:
+    """A file for each picture: by its own name, or by its number in the folder of its label."""
+    own = [PurePosixPath(name) for name in source.names]
+    if all(path.suffix.lower() in EXTENSIONS for path in own):
+        stems = [str(path.with_suffix("")) for path in own]
         # a.png and a.jpg would meet in a.JPEG
-        return [
-            f"{stem if counts[stem] == 1 else name}.JPEG"
-            for stem, name in zip(stems, source.names, strict=True)
-        ]
+        taken = Counter(stem.casefold() for stem in stems)
+        if max(taken.values()) == 1:
+            return [f"{stem}.JPEG" for stem in stems]
+        return [f"{name}.JPEG" for name in source.names]
     digits = len(str(len(source)))
-    files = [f"{name.zfill(digits)}.JPEG" for name in source.names]
+    files = [f"{number:0{digits}}.JPEG" for number in range(len(source))]
     if source.labels is None:
         return files
-    return [f"{label}/{file}" for label, file in zip(source.labels.tolist(), files, strict=True)]
+    labelled = zip(source.labels.tolist(), files, strict=True)
+    # What has no label lies outside all class folders, and is read back so.
+    return [file if label < 0 else f"{label}/{file}" for label, file in labelled]
 
 
 class ArrayStore(Store):
@@ -107,89 +115,58 @@ class ArrayStore(Store):
     def __init__(
         self,
         out: Path,
-        source: ImageSource,
+        *,
+        count: int,
         shape: tuple[int, int, int],
+        labels: Tensor | None,
         shifts: dict[str, tuple[int, ...]],
     ) -> None:
-        self._out, self._count, self._shape = out, len(source), shape
-        self._labels = None if source.labels is None else source.labels.numpy()
-        self._severities = shifts
-        self._open: dict[Path, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
-        if self._labels is not None and any(len(each) == 5 for each in shifts.values()):
-            whole = np.tile(self._labels, 5)
+        self._out, self._count, self._shape, self._shifts = out, count, shape, shifts
+        self._labels = None if labels is None else labels.numpy()
+        self._growing: dict[Path, GrowingArray] = {}
+        if self._labels is not None and any(map(self._is_whole, shifts)):
+            whole = np.tile(self._labels, len(SEVERITIES))
             write_files({out / "labels.npy": lambda path: _save(path, whole)})
 
-    def missing(self, kind: str, severity: int) -> NDArray[np.int64]:
+    def missing(self, name: str, severity: int) -> NDArray[np.int64]:
         """The numbers of the pictures that were not written."""
-        final, rows = self._place(kind, severity)
+        final, start = self._place(name, severity)
         if final.exists():
             return np.zeros(0, np.int64)
-        _, done = self._parts(final, rows.stop if final.suffix == ".npz" else 5 * self._count)
-        return np.flatnonzero(done[rows] == 0)
+        if final not in self._growing:
+            rows = self._count * (len(SEVERITIES) if self._is_whole(name) else 1)
+            self._growing[final] = GrowingArray(final, (rows, *self._shape))
+        return self._growing[final].missing(start, start + self._count) - start
 
     def write(
-        self, kind: str, severity: int, numbers: NDArray[np.int64], images: NDArray[np.uint8]
+        self, name: str, severity: int, numbers: NDArray[np.int64], images: NDArray[np.uint8]
     ) -> None:
         """Fill rows; they count as written once they are on the disk."""
-        final, rows = self._place(kind, severity)
-        pixels, done = self._open[final]
-        pixels[rows.start + numbers] = images
-        _flush(pixels)
-        done[rows.start + numbers] = 1
-        _flush(done)
+        final, start = self._place(name, severity)
+        self._growing[final].fill(start + numbers, images)
 
-    def finish(self, kind: str, severity: int) -> None:
+    def finish(self, name: str, severity: int) -> None:
         """Give the array its name once all its rows are there."""
-        final, _ = self._place(kind, severity)
-        if final not in self._open:
+        final, _ = self._place(name, severity)
+        growing = self._growing.get(final)
+        if growing is None or not growing.complete:  # there before, or severities are to come
             return
-        pixels, done = self._open[final]
-        if not done.all():  # other severities are still to come
-            return
-        del self._open[final]
         if final.suffix == ".npz":
-            write_files({final: lambda path: _savez(path, pixels, self._labels)})
-            _part(final, "part").unlink()
+            write_files({final: lambda path: _savez(path, growing.pixels, self._labels)})
+            growing.remove()
         else:
-            os.replace(_part(final, "part"), final)
-        _part(final, "rows").unlink()
+            growing.rename()
+        del self._growing[final]
 
-    def _place(self, kind: str, severity: int) -> tuple[Path, slice]:
-        name = "frost" if kind.startswith("frost") else kind
-        if len(self._severities[name]) == 5:
-            start = (severity - 1) * self._count
-            return self._out / f"{kind}.npy", slice(start, start + self._count)
-        return self._out / f"{kind}-{severity}.npz", slice(0, self._count)
+    def _is_whole(self, name: str) -> bool:
+        return len(self._shifts[name]) == len(SEVERITIES)
 
-    def _parts(self, final: Path, rows: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """The array under construction and one flag for each of its rows."""
-        if final not in self._open:
-            height, width, channels = self._shape
-            self._open[final] = (
-                _mapped(_part(final, "part"), (rows, height, width, channels)),
-                _mapped(_part(final, "rows"), (rows,)),
-            )
-        return self._open[final]
-
-
-def _part(final: Path, suffix: str) -> Path:
-    return final.with_name(f".{final.name}.{suffix}")
-
-
-def _mapped(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    if path.exists():
-        return np.lib.format.open_memmap(path, mode="r+")
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
-    if hasattr(os, "posix_fallocate"):
-        # Claim the space now: a mapped file that meets a full disk later kills the process.
-        with path.open("rb+") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return array
-
-
-def _flush(array: NDArray[np.uint8]) -> None:
-    if isinstance(array, np.memmap):
-        array.flush()
+    def _place(self, name: str, severity: int) -> tuple[Path, int]:
+        """The file a part lies in, and its first row there."""
+        known = named_in_results(name)
+        if self._is_whole(name):
+            return self._out / f"{known}.npy", (severity - 1) * self._count
+        return self._out / f"{known}-{severity}.npz", 0
 
 
 def _save(path: Path, array: NDArray[np.generic]) -> None:

@@ -12,16 +12,20 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from tqdm import tqdm
 
 from acclimate.data.base import ImageSource
 from acclimate.data.corrupted.choice import choose_shifts
-from acclimate.data.corrupted.manifest import Manifest
+from acclimate.data.corrupted.lock import alone_in
+from acclimate.data.corrupted.manifest import Manifest, check_folder
 from acclimate.data.corrupted.stores import ArrayStore, JpegStore, Store
 from acclimate.data.corruptions import PRESETS, Preset, corrupt_numbered
+from acclimate.data.labels import ClassList, labels_of_paths
+from acclimate.data.shift import check_sides
 from acclimate.errors import AcclimateError, unknown_name
 
-__all__ = ["Written", "write_corrupted"]
+__all__ = ["Written", "check_call", "write_corrupted"]
 
 _VALUES_AT_ONCE = 2**23
 
@@ -60,44 +64,68 @@ def write_corrupted(
         workers: threads; None is one for each core.
         progress: show a bar on stderr.
     """
-    if preset not in PRESETS:
-        raise unknown_name("preset", str(preset), PRESETS)
-    for what, value, least in (("seed", seed, 0), ("workers", workers, 1)):
-        if value is not None and value < least:
-            raise AcclimateError(f"expected {what} >= {least}, got {value}")
+    out = Path(out).expanduser()
+    check_call(out, preset=preset, shifts=shifts, seed=seed, workers=workers)
     if source.preprocessing is None:
         raise AcclimateError("expected uint8 pictures to corrupt, got float model input")
+    check_sides(source.preprocessing)
     chosen = choose_shifts(shifts)
-    out = Path(out).expanduser()
     channels, height, width = source.preprocessing.shape
-    shape = (height, width, channels)
-    manifest = Manifest(
-        out,
-        preset=preset,
-        seed=seed,
-        images=len(source),
-        source=source.fingerprint(),
-        shape=shape,
-        storage=(JpegStore if preset == "imagenet" else ArrayStore).storage,
-    )
+    labels = _labels(source)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        manifest.start(chosen)
-        store: Store = (
-            JpegStore(out, source)
-            if preset == "imagenet"
-            else ArrayStore(out, source, shape, chosen)
-        )
-        job = _Job(source, store, manifest, preset, seed, workers or os.cpu_count() or 1)
-        total = len(source) * sum(map(len, chosen.values()))
-        with tqdm(total=total, unit="image", disable=not progress, smoothing=0) as bar:
-            made = job.run(chosen, bar)
+        with alone_in(out):
+            manifest = Manifest(
+                out,
+                preset=preset,
+                seed=seed,
+                source=source,
+                labels=labels,
+                classes=source.class_names,
+                storage=(JpegStore if preset == "imagenet" else ArrayStore).storage,
+            )
+            manifest.start(chosen)
+            store: Store = (
+                JpegStore(out, source)
+                if preset == "imagenet"
+                else ArrayStore(
+                    out,
+                    count=len(source),
+                    shape=(height, width, channels),
+                    labels=labels,
+                    shifts=chosen,
+                )
+            )
+            job = _Job(source, store, manifest, preset, seed, workers or os.cpu_count() or 1)
+            total = len(source) * sum(map(len, chosen.values()))
+            with tqdm(total=total, unit="image", disable=not progress, smoothing=0) as bar:
+                made = job.run(chosen, bar)
     except OSError as error:
         raise AcclimateError(
             f"could not write to {out}: {error.strerror or error}; what is there is kept, and the "
             "same call goes on from it"
         ) from error
     return Written(out, made=made, kept=total - made)
+
+
+def check_call(
+    out: Path, *, preset: str, shifts: Sequence[str], seed: int, workers: int | None
+) -> None:
+    """Refuse what can be refused before a picture is read."""
+    if preset not in PRESETS:
+        raise unknown_name("preset", str(preset), PRESETS)
+    for what, value, least in (("seed", seed, 0), ("workers", workers, 1)):
+        if value is not None and value < least:
+            raise AcclimateError(f"expected {what} >= {least}, got {value}")
+    choose_shifts(shifts)
+    check_folder(out)
+
+
+def _labels(source: ImageSource) -> Tensor | None:
+    """Known labels, or the numbers of the class folders in their sorted order."""
+    if source.labels is not None or not source.class_names:
+        return source.labels
+    return labels_of_paths(source.names, ClassList(tuple(source.class_names)))[0]
 
 
 @dataclass(frozen=True)
@@ -115,20 +143,15 @@ class _Job:
         with _one_thread_each(), ThreadPoolExecutor(self.cores) as pool:
             for name, severity in ((name, s) for name, each in chosen.items() for s in each):
                 bar.set_description(f"{name}:{severity}")
-                missing = self._missing(name, severity)
+                missing = self.store.missing(name, severity)
                 bar.update(len(self.source) - len(missing))
                 tasks = (self._task(name, severity, some) for some in self._portions(missing))
                 for count in _finished(pool, tasks, at_once=2 * self.cores):
                     made += count
                     bar.update(count)
-                self.store.finish(self.manifest.kind(name), severity)
+                self.store.finish(name, severity)
                 self.manifest.finish(name, severity)
         return made
-
-    def _missing(self, name: str, severity: int) -> NDArray[np.int64]:
-        if self.manifest.is_finished(name, severity):
-            return np.zeros(0, np.int64)
-        return self.store.missing(self.manifest.kind(name), severity)
 
     def _portions(self, missing: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         assert self.source.preprocessing is not None
@@ -145,7 +168,7 @@ class _Job:
                 clean, numbers, name, severity, preset=self.preset, seed=self.seed
             )
             pixels = images.permute(0, 2, 3, 1).numpy()
-            self.store.write(self.manifest.kind(name), severity, some, pixels)
+            self.store.write(name, severity, some, pixels)
             return len(some)
 
         return make

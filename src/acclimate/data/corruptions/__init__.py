@@ -21,13 +21,15 @@ from acclimate.data.corruptions import (
     spatter,
     weather,
 )
-from acclimate.data.corruptions._constants import DEV, PRESETS, TEST, Preset, constants
+from acclimate.data.corruptions._constants import DEV, PRESETS, SEVERITIES, TEST, Preset, constants
 from acclimate.data.corruptions._corrupt import corrupt, corrupt_numbered, corruptions
 from acclimate.data.corruptions._frost_textures import frost_kind
+from acclimate.data.corruptions.frost import named_in_results
 
 __all__ = [
     "DEV",
     "PRESETS",
+    "SEVERITIES",
     "TEST",
     "Preset",
     "blur",
@@ -41,6 +43,7 @@ __all__ = [
     "frost",
     "frost_kind",
     "glass",
+    "named_in_results",
     "noise",
     "snow",
     "spatter",

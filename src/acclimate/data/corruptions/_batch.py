@@ -9,9 +9,9 @@ from torch import Tensor
 from acclimate.data.corruptions._pixels import Pixels
 from acclimate.errors import AcclimateError
 
-__all__ = ["from_batch", "to_batch"]
+__all__ = ["SMALLEST_SIDE", "from_batch", "to_batch"]
 
-_SMALLEST = 4  # Below this, a forgotten batch axis (H × W × 3) could pass for grey pictures.
+SMALLEST_SIDE = 4  # Below this, a forgotten batch axis (H × W × 3) could pass for grey pictures.
 
 
 def to_batch(images: Pixels | Tensor) -> Tensor:
@@ -34,9 +34,9 @@ def to_batch(images: Pixels | Tensor) -> Tensor:
         accepted = "N×H×W×3, N×H×W×1 or N×H×W"
     else:
         raise AcclimateError(f"expected a numpy array or a tensor, got {type(images).__name__}")
-    if batch.ndim != 4 or batch.shape[1] not in (1, 3) or min(batch.shape[2:]) < _SMALLEST:
+    if batch.ndim != 4 or batch.shape[1] not in (1, 3) or min(batch.shape[2:]) < SMALLEST_SIDE:
         raise AcclimateError(
-            f"expected a batch of {accepted} with sides of at least {_SMALLEST} px, "
+            f"expected a batch of {accepted} with sides of at least {SMALLEST_SIDE} px, "
             f"got shape {tuple(images.shape)}; a single picture needs a leading axis (images[None])"
         )
     return batch

@@ -12,7 +12,7 @@ __all__ = ["DEV", "PRESETS", "SEVERITIES", "TEST", "Preset", "constants"]
 
 Preset = Literal["imagenet", "cifar"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
-SEVERITIES = range(1, 6)
+SEVERITIES = (1, 2, 3, 4, 5)
 
 _TABLE: dict[str, Any] = json.loads(
     resources.files(__package__).joinpath("constants.json").read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def constants(name: str, severity: int, *, preset: Preset) -> dict[str, float | 
     table: dict[str, Any] = _TABLE[preset]
     if name not in table:
         raise unknown_name("corruption", str(name), table)
-    # 3.0 is in range(1, 6) too, but is no index.
+    # 3.0 is one of them too, but is no index.
     if not hasattr(severity, "__index__") or severity not in SEVERITIES:
         raise AcclimateError(f"expected a severity of 1, 2, 3, 4 or 5, got {severity!r}")
     return {key: _at(value, severity) for key, value in table[name].items()}

@@ -12,7 +12,7 @@ from acclimate.data.corruptions._draws import Draws
 from acclimate.data.corruptions._frost_textures import TEXTURES, FrostKind, frost_kind, texture
 from acclimate.data.corruptions._registry import corruption
 
-__all__ = ["frost", "frost_kind"]
+__all__ = ["frost", "frost_kind", "named_in_results"]
 
 _PLACES = 2**24  # on which a crop's offset is drawn, as a share of the room there is
 
@@ -46,6 +46,11 @@ def frost(
     ice = torch.stack([channel.index_select(0, index) for channel in overlays.values])
     levels = images.to(torch.float32, memory_format=torch.contiguous_format).mul_(image_weight)
     return levels.add_(ice.view(3, -1, height, width).transpose(0, 1), alpha=frost_weight)
+
+
+def named_in_results(name: str) -> str:
+    """The name a corruption goes by in results: frost's tells whose textures it was made with."""
+    return frost_kind() if name == "frost" else name
 
 
 @dataclass(frozen=True)
