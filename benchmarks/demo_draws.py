@@ -1,6 +1,6 @@
 """The embedded example at every severity and for several draws of fog: when does learning help?
 
-    python benchmarks/demo_draws.py [--draws 6] [--out results.json]
+python benchmarks/demo_draws.py [--draws 6] [--out results.json]
 """
 
 from __future__ import annotations

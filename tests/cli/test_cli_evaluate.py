@@ -54,7 +54,7 @@ def test_adapted_with_forgetting(capfd):
     words = ["--images", "clean.npz", "--shift", "cifar/fog:5", "--recipe", "ent"]
     assert evaluate(*words, "--set", "epochs=1", "--clean", "clean.npz") == 0
     out = capfd.readouterr().out
-    for said in ("mean error unadapted", "mean error before update", "clean error"):
+    for said in ("mean error unadapted", "mean error before update", "error on the source"):
         assert said in out
 
 

@@ -38,8 +38,9 @@ def test_clean_images_are_one_part():
 
 
 def test_corruptions_made_on_the_way():
-    parts = image_parts(source(), ["cifar/fog:2", "cifar/snow"], seed=3)
-    assert names(parts) == ["fog:2", "snow:1", "snow:2", "snow:3", "snow:4", "snow:5"]
+    parts = image_parts(source(), ["cifar/fog:2@3", "cifar/snow", "cifar/snow:4", "cifar/fog:2"])
+    snow = [f"snow:{severity}" for severity in range(1, 6)]
+    assert names(parts) == ["fog:2@3", *snow, "fog:2"]
     got = parts[0].open().read(torch.arange(4)).permute(0, 2, 3, 1).numpy()
     np.testing.assert_array_equal(got, corrupt(IMAGES, "fog", 2, preset="cifar", seed=3))
     assert len(image_parts(source(), ["imagenet/test"])) == 75
@@ -52,11 +53,24 @@ def test_corruptions_made_on_the_way():
         ("cifer/fog:2", "did you mean 'cifar'"),
         ("cifar/fob", "did you mean 'fog'"),
         ("cifar/fog:9", "1, 2, 3, 4 or 5"),
+        ("cifar/fog:1@x", "number after the @"),
     ],
 )
 def test_shifts_that_cannot_be_made(word, said):
     with pytest.raises(AcclimateError, match=said):
         image_parts(source(), [word])
+
+
+def test_one_preset_at_a_time():
+    with pytest.raises(AcclimateError, match="one preset, got cifar and imagenet"):
+        image_parts(source(), ["cifar/fog:2", "imagenet/fog:2"])
+
+
+def test_a_damaged_part_shows_before_the_first_is_opened(cifar_c):
+    images = np.load(cifar_c / "saturate.npy")
+    np.save(cifar_c / "saturate.npy", images[:-5])
+    with pytest.raises(AcclimateError, match=r"saturate.npy, got 5 times 3"):
+        dataset_parts("cifar10-c", cifar_c, ["fog", "dev"], progress=False)
 
 
 def test_parts_of_a_benchmark(cifar_c):
@@ -84,6 +98,7 @@ def test_all_that_is_missing_is_named_at_once(cifar_c):
     [
         (["fob"], "did you mean 'fog'"),
         (["fog:0"], "1, 2, 3, 4 or 5, got 'fog:0'"),
+        (["cifar/fog:1"], "leave the preset out"),
     ],
 )
 def test_shifts_a_benchmark_has_not(words, said, cifar_c):

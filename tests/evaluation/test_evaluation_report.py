@@ -14,6 +14,7 @@ from acclimate.evaluation import Report, evaluate_parts, image_parts
 from acclimate.metrics import ALEXNET_CORRUPTIONS, CORRUPTIONS, DOMAINS, mde
 
 IMAGES, LABELS = digits("held-out")
+IMAGENET_C = {"data": {"dataset": "imagenet-c"}}
 
 
 def parts(*shifts, count=60):
@@ -22,7 +23,7 @@ def parts(*shifts, count=60):
 
 
 def run(*shifts, **options) -> Report:
-    options = {"data": "digits", "progress": False, "batch_size": 30, **options}
+    options = {"data": {"images": "digits"}, "progress": False, "batch_size": 30, **options}
     return evaluate_parts(load_digits_model(), parts(*shifts), **options)
 
 
@@ -39,7 +40,7 @@ def part(shift, severity, wrong, labelled=1000):
 def test_the_mce_of_alexnet_is_100():
     errors = ALEXNET_CORRUPTIONS
     rows = [part(n, s, round(errors[n] * 1000), 100_000) for n in CORRUPTIONS for s in range(1, 6)]
-    report = Report({"data": "imagenet-c"}, rows)
+    report = Report(IMAGENET_C, rows)
     assert report.relative_error().value == pytest.approx(100, abs=1e-3)
     assert report.relative_error().metric == "mCE"
     mean = sum(errors[name] for name in CORRUPTIONS) / 15
@@ -49,16 +50,24 @@ def test_the_mce_of_alexnet_is_100():
 
 def test_the_mce_is_of_imagenet_alone_and_of_all_of_it():
     rows = [part(name, s, 100) for name in CORRUPTIONS for s in range(1, 6)]
-    assert Report({"data": "cifar10-c"}, rows).relative_error() is None
-    assert Report({"data": "imagenet-c"}, rows[1:]).relative_error() is None
+    assert Report({"data": {"dataset": "cifar10-c"}}, rows).relative_error() is None
+    assert Report({"data": {"images": "imagenet.npz"}}, rows).relative_error() is None
+    made = [{**row, "preset": "imagenet"} for row in rows]
+    assert Report({"data": {"images": "a.npz"}}, made).relative_error().metric == "mCE"
+    assert Report(IMAGENET_C, rows[1:]).relative_error() is None
     procedural = [{**r, "shift": r["shift"].replace("frost", "frost-procedural")} for r in rows]
-    notes = Report({"data": "imagenet-c"}, procedural).relative_error().notes
+    notes = Report(IMAGENET_C, procedural).relative_error().notes
     assert any("frost-procedural" in note for note in notes)
+    plain = Report(IMAGENET_C, procedural).to_dict()
+    assert plain["mCE"]["notes"] == list(notes)
+    assert len(plain["mCE"]["parts"]) == 15
 
 
 def test_domains_have_an_mde():
     wrong = dict(zip(DOMAINS, (760, 896, 651, 992, 401, 820), strict=True))
-    report = Report({"data": "imagenet-d"}, [part(d, None, n) for d, n in wrong.items()])
+    report = Report(
+        {"data": {"dataset": "imagenet-d"}}, [part(d, None, n) for d, n in wrong.items()]
+    )
     assert report.table() is None
     assert report.relative_error().value == mde({d: n / 10 for d, n in wrong.items()}).value
 
@@ -73,7 +82,9 @@ def test_every_part_is_scored():
     table = report.table()
     assert table.by_corruption()["fog"].images == 120
     assert report.parts[1]["wrong"] > report.parts[0]["wrong"]
-    assert 0 < report.mean_of("ece") < 1
+    assert 0 < report.mean_of("ece").value < 1
+    assert report.mean_of("ece").images == 180
+    assert report.top5_error().value < report.error().value
     assert report.mean_of("unadapted_error") is None
     json.dumps(report.to_dict(interval=0.9))
 
@@ -107,6 +118,28 @@ def test_finished_parts_are_not_done_again(tmp_path):
     assert report.parts[0] == kept["parts"][0]["result"]  # its seconds, too
     names = [p["name"] for p in json.loads((tmp_path / "evaluation.json").read_text())["parts"]]
     assert names == ["fog:1", "fog:2", "snow:2"]
+
+
+def test_an_old_result_is_not_shown_for_other_images(tmp_path):
+    run("cifar/fog:1", out=tmp_path)
+    options = {"data": {"images": "digits"}, "progress": False, "batch_size": 30, "out": tmp_path}
+    with pytest.raises(AcclimateError, match=r"fog:1 is of other images"):
+        evaluate_parts(load_digits_model(), parts("cifar/fog:1", count=50), **options)
+    relabelled = open_images(
+        IMAGES[:60], preprocessing=PREPROCESSING, labels=(LABELS[:60] + 1) % 10
+    )
+    with pytest.raises(AcclimateError, match=r"other images or labels"):
+        evaluate_parts(load_digits_model(), image_parts(relabelled, ["cifar/fog:1"]), **options)
+
+
+def test_clean_images_are_part_of_what_is_kept(tmp_path):
+    clean = open_images(IMAGES, preprocessing=PREPROCESSING, labels=LABELS)
+    run("cifar/fog:1", out=tmp_path, recipe="bn")
+    with pytest.raises(AcclimateError, match=r"another evaluation .clean"):
+        run("cifar/fog:1", out=tmp_path, recipe="bn", clean=clean)
+    unlabelled = open_images(IMAGES, preprocessing=PREPROCESSING)
+    with pytest.raises(AcclimateError, match="expected labelled clean images"):
+        run("cifar/fog:1", recipe="bn", clean=unlabelled)
 
 
 def test_another_evaluation_is_not_mixed_in(tmp_path):

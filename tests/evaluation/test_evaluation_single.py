@@ -65,6 +65,21 @@ def test_without_labels_there_is_nothing_to_score():
         evaluate(MODEL, open_images(torch.rand(4, 3, 1, 1)), progress=False)
 
 
+def test_labels_the_model_has_no_output_for():
+    calls = []
+    model = nn.Flatten()
+    model.register_forward_hook(lambda *args: calls.append(1))
+    with pytest.raises(AcclimateError, match="below the model's 8 outputs, got 9"):
+        evaluate(model, answers(labels=LABELS + 2), batch_size=5, progress=False)
+    assert len(calls) == 1
+
+
+def test_labels_that_are_not_asked_for_are_no_labels():
+    source = answers(Scoring(keep=torch.tensor([1, 4])), torch.full((50,), 3))
+    with pytest.raises(AcclimateError, match="50 others"):
+        evaluate(MODEL, source, progress=False).errors.error()
+
+
 def test_a_model_stays_in_evaluation_and_unchanged():
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(8)).train()
     before = {k: v.clone() for k, v in model.state_dict().items()}

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.images import check_path, check_source, load_model, want_record
@@ -30,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if args.interval is not None and not 0 < args.interval < 1:
         raise AcclimateError(f"expected --interval between 0 and 1, got {args.interval}")
     check_source(args)
+    _check_shifts(args)
     if args.clean is not None:
         check_path(args.clean, "--clean")
     with redirect_stdout(sys.stderr) if args.json else nullcontext():
@@ -66,7 +70,7 @@ def _evaluate(args: argparse.Namespace) -> Report:
     return evaluate_parts(
         loaded,
         _parts(args, loaded),
-        data=_title(args),
+        data=_data(args),
         recipe=args.recipe,
         options=options,
         clean=clean,
@@ -105,12 +109,24 @@ def _parts(args: argparse.Namespace, loaded: LoadedModel) -> list[Part]:
     return image_parts(source, shifts, device=device)
 
 
-def _title(args: argparse.Namespace) -> str:
-    """The data in words: what was asked for, with the presets its corruptions were made by."""
-    name = str(args.dataset or args.images)
-    presets = sorted({word.split("/")[0] for word in args.shift or [] if "/" in word})
-    split = f" {args.split}" if args.split else ""
-    return f"{name}{split}" + (f" through {', '.join(presets)}" if presets else "")
+def _check_shifts(args: argparse.Namespace) -> None:
+    """A typo shows before a model is loaded."""
+    from acclimate.data.benchmarks import find_dataset
+    from acclimate.evaluation.parts import made_shifts, own_shifts
+
+    record = None if args.dataset is None else find_dataset(args.dataset)
+    if record is not None and record.shifts:
+        own_shifts(record, args.shift or [])
+    else:
+        made_shifts(args.shift or [])
+
+
+def _data(args: argparse.Namespace) -> Mapping[str, Any]:
+    """What is evaluated, for the record."""
+    if args.dataset is None:
+        return {"images": str(Path(args.images).expanduser().resolve())}
+    root = str(Path(args.root).expanduser().resolve())
+    return {"dataset": args.dataset, "root": root, "split": args.split}
 
 
 def _text(report: Report, interval: float | None) -> str:
@@ -119,27 +135,25 @@ def _text(report: Report, interval: float | None) -> str:
     relative = report.relative_error(interval=interval)
     if relative is not None:
         lines.append(str(relative))
-    counts = report.counts()
-    if all((each.answers or 0) >= 5 for each in counts):
-        top5 = sum(each.error(5).value for each in counts) / len(counts)
-        lines.append(f"mean top-5 error {top5:.1f} %")
-    ece = report.mean_of("ece")
-    if ece is not None:
-        lines.append(f"mean expected calibration error {ece:.3f} (15 bins)")
-    for key, words in (
-        ("unadapted_error", "mean error unadapted"),
-        ("before_update_error", "mean error before update"),
-    ):
-        value = report.mean_of(key)
-        if value is not None:
-            lines.append(f"{words} {value:.1f} %")
+    figures = {
+        "mean top-5 error": report.top5_error(interval=interval),
+        "mean error unadapted": report.mean_of("unadapted_error"),
+        "mean error before update": report.mean_of("before_update_error"),
+        "mean expected calibration error, 15 bins:": report.mean_of("ece", unit=""),
+    }
+    lines += [f"{words} {figure}" for words, figure in figures.items() if figure is not None]
+    return "\n".join([*lines, *_forgotten(report)])
+
+
+def _forgotten(report: Report) -> list[str]:
     lost = [part["forgetting"] for part in report.parts if "forgetting" in part]
-    if lost:
-        after = sum(each["after"] for each in lost) / len(lost)
-        images = f"{lost[0]['images']:,} images"
-        before = f"{lost[0]['before']:.1f} % before"
-        lines.append(f"clean error {before}, {after:.1f} % after, on average ({images})")
-    return "\n".join(lines)
+    if not lost:
+        return []
+    after = [each["after"] for each in lost]
+    spread = f" ± {stdev(after):.1f}" if len(after) > 1 else ""
+    images = f"{lost[0]['images']:,} clean images"
+    before = f"{lost[0]['before']:.1f} % before"
+    return [f"error on the source {before}, {mean(after):.1f}{spread} % after ({images})"]
 
 
 def _header(report: Report) -> list[str]:
@@ -158,10 +172,10 @@ def _rows(report: Report) -> list[list[str]]:
             for part, counts in zip(report.parts, report.counts(), strict=True)
         ]
     rows = []
-    for name, mean in errors.by_corruption().items():
+    for name, together in errors.by_corruption().items():
         cells = [errors.cells.get((name, severity)) for severity in errors.severities()]
         shown = ["-" if cell is None else f"{cell.error().value:.1f}" for cell in cells]
-        rows.append([name, *shown, f"{mean.value:.1f}", f"{mean.images:,}"])
+        rows.append([name, *shown, f"{together.value:.1f}", f"{together.images:,}"])
     return rows
 
 

@@ -47,7 +47,7 @@ def add_image_options(parser: Any, *, many: bool) -> None:
     add("--root", metavar="DIR", help="with --dataset: where it lies; nothing is downloaded")
     add("--split", metavar="NAME", help="with --dataset: which part (default: its test split)")
     add("--incomplete", action="store_true", default=None, help="take a data set with gaps")
-    own = "fog:3 of a benchmark that has it, or made on the way: imagenet/fog:3, cifar/snow:5"
+    own = "fog:3 of a benchmark that has it, or made on the way: imagenet/fog:3 (@7: another draw)"
     if many:
         groups = "; also fog, dev, test, all"
         add("--shift", metavar="SHIFT", action="append", help=f"repeatable: {own}{groups}")
@@ -76,6 +76,10 @@ def check_source(args: argparse.Namespace) -> None:
         raise AcclimateError(f"--dataset {args.dataset} needs --root\n{how}")
     if args.images is not None:
         check_path(args.images)
+        if isinstance(args.shift, str):
+            from acclimate.data import Shift
+
+            Shift.parse(args.shift)  # a typo shows before a model is loaded
 
 
 def images_to_adapt(args: argparse.Namespace, loaded: LoadedModel) -> tuple[Any, str | None]:
@@ -101,6 +105,10 @@ def images_to_adapt(args: argparse.Namespace, loaded: LoadedModel) -> tuple[Any,
 
 
 def _own_shift(shift: str | None) -> tuple[str | None, int | None]:
+    if shift is not None and "/" in shift:
+        raise AcclimateError(
+            f"this data set brings its own shifts, got {shift!r}; leave out the preset"
+        )
     name, colon, severity = (shift or "").partition(":")
     if colon and not severity.isdecimal():
         raise AcclimateError(f"expected a shift as NAME or NAME:SEVERITY, got {shift!r}")

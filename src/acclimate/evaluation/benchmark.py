@@ -15,6 +15,8 @@ from acclimate._version import __version__
 from acclimate.adaptation import adapt
 from acclimate.copying import choose_device, copy_model
 from acclimate.data import ImageSource
+from acclimate.data.base import digest
+from acclimate.errors import AcclimateError
 from acclimate.evaluation.forgetting import forgetting
 from acclimate.evaluation.parts import Part
 from acclimate.evaluation.report import Report
@@ -35,7 +37,7 @@ def evaluate_parts(
     model: LoadedModel,
     parts: Sequence[Part],
     *,
-    data: str,
+    data: Mapping[str, Any],
     recipe: str | None = None,
     options: Mapping[str, Any] | None = None,
     clean: ImageSource | None = None,
@@ -50,7 +52,7 @@ def evaluate_parts(
     Args:
         model: what ``models.load`` gave.
         parts: from `dataset_parts` or `image_parts`.
-        data: the name of the data set, for the record.
+        data: what is evaluated, for the record: ``{"dataset": "imagenet-c", "root": ...}``.
         recipe: how to adapt; None scores the model as it is.
         options: changes to the recipe.
         clean: labelled source images; with a recipe, what is forgotten of them is measured too.
@@ -64,14 +66,17 @@ def evaluate_parts(
     identity = {
         "model": model.name,
         "weights": fingerprint(model.model.state_dict()),
-        "data": data,
+        "data": dict(data),
         "recipe": None if chosen is None else chosen.to_dict(),
+        "clean": None if clean is None else _digest(clean),
         "batch_size": batch_size,
         "seed": seed,
         "preprocessing": model.preprocessing.describe() if model.preprocessing else None,
         "acclimate": __version__,
         "torch": torch.__version__,
     }
+    if clean is not None and clean.labels is None:
+        raise AcclimateError("expected labelled clean images to measure forgetting on, got none")
     file = ResultFile(None if out is None else Path(out).expanduser(), identity)
     job = _Job(
         model=model,
@@ -83,10 +88,26 @@ def evaluate_parts(
         seed=seed,
         progress=progress,
     )
-    waiting = [part for part in parts if not file.has(part.name)]
-    for part in tqdm(waiting, unit="part", disable=not progress or len(parts) == 1):
-        file.add(part.name, job.run(part))
+    for part in tqdm(parts, unit="part", disable=not progress or len(parts) == 1):
+        if file.has(part.name):
+            _check_again(part, file.results[part.name])
+        else:
+            file.add(part.name, job.run(part))
     return Report(identity, [file.results[part.name] for part in parts])
+
+
+def _check_again(part: Part, result: dict[str, Any]) -> None:
+    """Refuse to show an old result for other images, where looking costs little."""
+    looks_quickly = part.made is not None or part.severity is None
+    if looks_quickly and result["fingerprint"] != _digest(part.open()):
+        raise AcclimateError(
+            f"the result kept for {part.name} is of other images or labels; choose another --out"
+        )
+
+
+def _digest(images: ImageSource) -> str:
+    labels = b"" if images.labels is None else images.labels.numpy().tobytes()
+    return digest([images.fingerprint().encode(), labels])
 
 
 @dataclass
@@ -106,13 +127,14 @@ class _Job:
         started = time.perf_counter()
         images = part.open()
         record: dict[str, Any] = {"shift": part.shift, "severity": part.severity}
+        record["preset"] = part.made.preset if part.made else None
         model = self.model.model
         if self.recipe is not None:
             model, adapted = self._adapted(images)
             record |= adapted
         scores = self._evaluate(model, images, part.name)
         record |= {**scores.to_dict(), **self._answers(scores, images)}
-        record["fingerprint"] = images.fingerprint()
+        record["fingerprint"] = _digest(images)
         record["seconds"] = round(time.perf_counter() - started, 3)
         return record
 

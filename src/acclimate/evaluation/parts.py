@@ -8,15 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from tqdm import tqdm
 
 from acclimate.data import ImageSource, Preprocessing
-from acclimate.data.benchmarks import Dataset, find_dataset, missing_parts, open_dataset
+from acclimate.data.benchmarks import (
+    Dataset,
+    check_dataset,
+    find_dataset,
+    missing_parts,
+    open_dataset,
+)
 from acclimate.data.corrupted import choose_shifts
 from acclimate.data.corruptions import PRESETS, SEVERITIES
 from acclimate.data.shift import Shift, ShiftedSource
 from acclimate.errors import AcclimateError, unknown_name
 
-__all__ = ["Part", "dataset_parts", "image_parts"]
+__all__ = ["Part", "dataset_parts", "image_parts", "made_shifts", "own_shifts"]
 
 _CLEAN = "clean"
 
@@ -29,34 +36,50 @@ class Part:
         shift: the corruption or domain, "clean" where there is none.
         severity: 1 to 5, None where there are no severities.
         open: gives the images.
+        made: the corruption that is made on the way; None where images are taken as they lie.
     """
 
     shift: str
     severity: int | None
     open: Callable[[], ImageSource]
+    made: Shift | None = None
 
     @property
     def name(self) -> str:
-        """fog:3, or sketch."""
-        return self.shift if self.severity is None else f"{self.shift}:{self.severity}"
+        """fog:3, fog:3@7 for another draw, or sketch."""
+        draw = f"@{self.made.seed}" if self.made and self.made.seed else ""
+        return self.shift if self.severity is None else f"{self.shift}:{self.severity}{draw}"
 
 
 def image_parts(
-    source: ImageSource,
-    shifts: Sequence[str],
-    *,
-    device: torch.device | str = "cpu",
-    seed: int = 0,
+    source: ImageSource, shifts: Sequence[str], *, device: torch.device | str = "cpu"
 ) -> list[Part]:
     """Clean images, or the corruptions of them that words such as ``imagenet/fog:3`` ask for.
 
     ``imagenet/test`` and ``cifar/fog`` stand for many: all test corruptions, all five severities.
-    They are made on ``device``, and ``seed`` says which draw of them.
+    ``cifar/fog:3@7`` is another draw. They are made on ``device``.
     """
     if not shifts:
         return [Part(shift=_CLEAN, severity=None, open=lambda: source)]
-    parts = []
-    for word in shifts:
+    return [
+        Part(
+            shift=shift.kind,
+            severity=shift.severity,
+            open=functools.partial(ShiftedSource, source, shift, device=device),
+            made=shift,
+        )
+        for shift in made_shifts(shifts)
+    ]
+
+
+def made_shifts(words: Sequence[str]) -> list[Shift]:
+    """The corruptions that words ask to be made, each once.
+
+    >>> [str(shift) for shift in made_shifts(["cifar/fog:2", "cifar/dev:1@3"])][:2]
+    ['cifar/fog:2', 'cifar/speckle_noise:1@3']
+    """
+    made: dict[Shift, None] = {}  # a set that keeps its order
+    for word in words:
         preset, slash, what = word.partition("/")
         if not slash:
             raise AcclimateError(
@@ -65,19 +88,20 @@ def image_parts(
             )
         if preset not in PRESETS:
             raise unknown_name("preset", preset, PRESETS)
+        what, at, seed = what.partition("@")
+        if at and not seed.isdecimal():
+            raise AcclimateError(f"expected a number after the @ for another draw, got {word!r}")
         for name, severities in choose_shifts([what]).items():
             for severity in severities:
-                shift = Shift(preset=preset, name=name, severity=severity, seed=seed)
-                parts.append(_generated(source, shift, device))
-    return parts
-
-
-def _generated(source: ImageSource, shift: Shift, device: torch.device | str) -> Part:
-    return Part(
-        shift=shift.kind,
-        severity=shift.severity,
-        open=lambda: ShiftedSource(source, shift, device=device),
-    )
+                shift = Shift(preset=preset, name=name, severity=severity, seed=int(seed or 0))
+                made[shift] = None
+    presets = sorted({shift.preset for shift in made})
+    if len(presets) > 1:
+        raise AcclimateError(
+            f"expected shifts of one preset, got {' and '.join(presets)}; evaluate them one after "
+            "the other"
+        )
+    return list(made)
 
 
 def dataset_parts(
@@ -90,9 +114,8 @@ def dataset_parts(
     incomplete: bool = False,
     progress: bool = True,
     device: torch.device | str = "cpu",
-    seed: int = 0,
 ) -> list[Part]:
-    """The parts of a benchmark data set; all that are missing are named before any is opened.
+    """The parts of a benchmark data set; all are looked at before the first picture is decoded.
 
     Args:
         name: one of ``list_datasets``.
@@ -104,7 +127,6 @@ def dataset_parts(
         incomplete: warn of wrong counts instead of refusing them.
         progress: show bars on stderr.
         device: where corruptions are made on the way, if they are.
-        seed: which draw of them.
     """
     record = find_dataset(name)
 
@@ -121,19 +143,29 @@ def dataset_parts(
         )
 
     if not record.shifts:
-        return image_parts(opened(), shifts, device=device, seed=seed)
-    chosen = _with_stand_ins(record, Path(root), _chosen(record, shifts or ["test"]))
+        return image_parts(opened(), shifts, device=device)
+    chosen = _with_stand_ins(record, Path(root), own_shifts(record, shifts))
     _refuse_missing(record, root, chosen)
+    for shift, severity in tqdm(chosen, desc="files", delay=1, disable=not progress):
+        check_dataset(
+            name, root, split=split, shift=shift, severity=severity, incomplete=incomplete
+        )
     return [
         Part(shift=shift, severity=severity, open=functools.partial(opened, shift, severity))
         for shift, severity in chosen
     ]
 
 
-def _chosen(record: Dataset, words: Sequence[str]) -> list[tuple[str, int | None]]:
+def own_shifts(record: Dataset, words: Sequence[str]) -> list[tuple[str, int | None]]:
+    """The shifts and severities of a data set that words ask for, each once; none means test."""
     groups = {"all": record.shifts, "dev": record.dev, "test": record.test}
     chosen: dict[tuple[str, int | None], None] = {}  # a set that keeps its order
-    for word in words:
+    for word in words or ("test",):
+        if "/" in word:
+            raise AcclimateError(
+                f"{record.name} brings its own {record.shift_kind}s, got {word!r}, which would be "
+                "made on the way; leave the preset out"
+            )
         name, colon, severity = word.partition(":")
         names = groups.get(name, (name,))
         if not names:
@@ -159,7 +191,8 @@ def _with_stand_ins(
 
 
 def _is_there(root: Path, shift: str) -> bool:
-    return (root / shift).is_dir() or (root / f"{shift}.npy").is_file()
+    places = (root, root / "weather", root / "CIFAR-10-C")
+    return any((p / shift).is_dir() or (p / f"{shift}.npy").is_file() for p in places)
 
 
 def _severities(record: Dataset, word: str, severity: str | None) -> tuple[int | None, ...]:

@@ -54,27 +54,45 @@ class Report:
 
         They compare with AlexNet on ImageNet-C and ImageNet-D, and are meant for these alone.
         """
-        data = str(self.identity["data"])
-        table = self.table()
-        if table is not None and data.startswith("imagenet"):
+        data, table = self.identity["data"].get("dataset"), self.table()
+        made_by_imagenet = all(part.get("preset") == "imagenet" for part in self.parts)
+        if table is not None and (data == "imagenet-c" or made_by_imagenet):
             complete = {name.removesuffix("-procedural") for name in table.corruptions()}
             if complete == set(CORRUPTIONS) and len(table.cells) == 5 * len(CORRUPTIONS):
                 return mce(_by_shift(self.parts, self.counts()), interval=interval)
-        if {part["shift"] for part in self.parts} == set(DOMAINS):
+        if data == "imagenet-d" and {part["shift"] for part in self.parts} == set(DOMAINS):
             errors = {p["shift"]: c for p, c in zip(self.parts, self.counts(), strict=True)}
             return mde(errors, interval=interval)
         return None
 
-    def mean_of(self, key: str) -> float | None:
-        """The mean over parts of a number in their records; None where one lacks it."""
-        values = [part.get(key) for part in self.parts]
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if len(known) == len(values) else None
+    def top5_error(self, *, interval: float | None = None) -> Figure | None:
+        """As `error`, but of the five highest answers; None where it was not counted."""
+        if any("wrong_top5" not in part for part in self.parts):
+            return None
+        parts = [{**part, "wrong": part["wrong_top5"]} for part in self.parts]
+        return Report(self.identity, parts).error(interval=interval)
+
+    def mean_of(self, key: str, *, unit: str = "%") -> Figure | None:
+        """The mean over shifts of the mean over severities of a number in the records.
+
+        None where a part lacks it.
+        """
+        by_shift: dict[str, list[float]] = {}
+        for part in self.parts:
+            if part.get(key) is None:
+                return None
+            by_shift.setdefault(part["shift"], []).append(part[key])
+        means = [sum(values) / len(values) for values in by_shift.values()]
+        images = sum(part["labelled"] for part in self.parts)
+        return Figure(value=sum(means) / len(means), images=images, unit=unit)
 
     def to_dict(self, *, interval: float | None = None) -> dict[str, Any]:
         """Plain values, as ``--json`` prints them."""
         relative = self.relative_error(interval=interval)
-        metric = {} if relative is None else {relative.metric: vars(relative.figure)}
+        metric = {}
+        if relative is not None:
+            details = {"parts": dict(relative.parts), "notes": list(relative.notes)}
+            metric = {relative.metric: {**vars(relative.figure), **details}}
         return {
             "run": self.identity,
             "error": vars(self.error(interval=interval)),

@@ -56,7 +56,7 @@ def evaluate(
     progress: bool = True,
     title: str = "evaluate",
 ) -> Evaluation:
-    """Score a model as it is, in ``eval()``, on labelled images.
+    """Score a model as it is on labelled images. It is left on ``device`` and in ``eval()``.
 
     >>> from acclimate.data import open_images
     >>> data = open_images(torch.eye(6).view(6, 6, 1, 1), labels=[0, 1, 2, 3, 4, 0])
@@ -86,6 +86,7 @@ def evaluate(
     for batch in passes.batches(title):
         logits, labels = logits_of(model(batch.images)), passes.labels_of(batch)
         assert labels is not None
+        _check_labels(images, logits.shape[1])
         errors.update(logits, labels, scoring=scoring)
         if calibration is not None:
             calibration.update(*_among_the_asked(logits, labels, scoring))
@@ -93,6 +94,19 @@ def evaluate(
     return Evaluation(
         errors=errors, calibration=calibration, predictions=predictions, labels=images.labels
     )
+
+
+def _check_labels(images: ImageSource, outputs: int) -> None:
+    """Refuse labels the model has no output for after the first batch, not after the last."""
+    assert images.labels is not None
+    highest = int(images.labels.max())
+    if images.scoring is not None:
+        images.scoring.check(outputs)
+    elif highest >= outputs:
+        raise AcclimateError(
+            f"expected labels below the model's {outputs} outputs, got {highest}; is this the "
+            "model for these classes?"
+        )
 
 
 def _among_the_asked(

@@ -35,6 +35,8 @@ def known_labels(labels: Tensor, *, classes: int, scoring: Scoring | None) -> tu
     if scoring is not None and scoring.label_of is not None:
         last = scoring.label_of.to(labels.device).max()
     known = (labels >= 0) & (labels <= last)
+    if scoring is not None and scoring.keep is not None and scoring.label_of is None:
+        known &= torch.isin(labels, scoring.keep.to(labels.device))
     return known, ((labels != -1) & ~known).sum()
 
 

@@ -217,7 +217,7 @@ def test_fewer_pictures_than_published_are_refused_unless_promised(tmp_path, man
     write_corrupted(tmp_path)
     if manifest is not None:
         promise(tmp_path, manifest)
-    with pytest.raises(AcclimateError, match=r"5 severities of 10,000 images .* got 5 times 4"):
+    with pytest.raises(AcclimateError, match=r"5 severities of (10,000|5) images .* got 5 times 4"):
         open_dataset("cifar10-c", tmp_path, shift="fog", severity=2)
     assert len(open_some(tmp_path, "cifar10-c", shift="fog", severity=2)) == 4
 

@@ -22,6 +22,7 @@ from acclimate.data.benchmarks.mnist_m_builder import build_mnist_m
 from acclimate.data.benchmarks.registry import (
     Dataset,
     Request,
+    check_dataset,
     find_dataset,
     list_datasets,
     missing_parts,
@@ -33,6 +34,7 @@ __all__ = [
     "Dataset",
     "Request",
     "build_mnist_m",
+    "check_dataset",
     "cifar",
     "cifar_10_1",
     "cifar_c",

@@ -18,6 +18,7 @@ __all__ = [
     "Listing",
     "check_classes",
     "check_counts",
+    "list_class_folders",
     "list_folder",
     "list_folders",
     "list_images",
@@ -57,10 +58,23 @@ def open_class_folders(
         each: how many in each class, where all have as many.
         scoring: how a model's outputs stand for the labels.
     """
+    found = list_class_folders(request, base, label_of, total=total, each=each)
+    return read_listed(request, base, found, label_of, scoring=scoring)
+
+
+def list_class_folders(
+    request: Request,
+    base: Path,
+    label_of: Mapping[str, int],
+    *,
+    total: int | None,
+    each: int | None = None,
+) -> dict[str, Listing]:
+    """The pictures by class folder, once all of them are seen to be there; none is opened."""
     check_classes(request, base, list_folders(base), label_of)
     found = {name: list_images(base / name) for name in label_of if (base / name).is_dir()}
     check_counts(request, base, found, total=total, each=each)
-    return read_listed(request, base, found, label_of, scoring=scoring)
+    return found
 
 
 def read_listed(
@@ -126,9 +140,10 @@ def check_counts(
     if wrong or (total is not None and count != total):
         wanted = "images in every class" if total is None else f"{total:,} images"
         every = "" if each is None else f", {each} in each class"
-        # Where the classes differ in size, the smallest ones are the likely culprits.
-        named = wrong or sorted(counts, key=lambda name: counts[name])[:3]
-        kind = "" if wrong else "the smallest classes: "
+        # Where the classes differ in size, the likely culprits are those at the end in question.
+        surplus = total is not None and count > total
+        named = wrong or sorted(counts, key=lambda name: counts[name], reverse=surplus)[:3]
+        kind = "" if wrong else f"the {'largest' if surplus else 'smallest'} classes: "
         detail = kind + some([f"{name} has {counts[name]}" for name in named])
         request.object_to(
             f"expected {wanted} of {request.dataset.name} in {base}{every}, found {count:,} "

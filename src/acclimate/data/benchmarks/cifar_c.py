@@ -90,10 +90,13 @@ def _pictures_per_severity(request: Request, path: Path, total: int) -> int:
             f"expected {levels} severities of {_PUBLISHED:,} images each in {path}, got {total:,} "
             f"images, which is no multiple of {levels}; get the file again"
         )
-    if count not in (_PUBLISHED, images_made_here(path.parent)):
+    made = images_made_here(path.parent)
+    expected = _PUBLISHED if made is None else made
+    if count not in (_PUBLISHED, expected):
+        whose = "" if made is None else " (by the manifest.json beside it)"
         request.object_to(
-            f"expected {levels} severities of {_PUBLISHED:,} images each in {path}, got {levels} "
-            f"times {count:,}, and no manifest.json beside it that says so"
+            f"expected {levels} severities of {expected:,} images each{whose} in {path}, got "
+            f"{levels} times {count:,}"
         )
     return count
 
@@ -131,5 +134,6 @@ gaussian_noise.npy, shot_noise.npy, … (19 files, uint8 50,000×32×32×3, seve
         stand_ins=STAND_INS,
         preprocessing=plain_scaling(32),
         missing=missing_parts,
+        check=open_cifar10_c,
     )
 )

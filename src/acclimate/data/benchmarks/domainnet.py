@@ -41,6 +41,12 @@ def _open(request: Request) -> ImageSource:
 
     DomainNet's own lists, made to train on one part and test on the other, give the splits.
     """
+    base, found, label_of = _listed(request)
+    return read_listed(request, base, found, label_of, scoring=imagenet_d_scoring())
+
+
+def _listed(request: Request) -> tuple[Path, dict[str, Listing], dict[str, int]]:
+    """The folder of a domain, its pictures by class folder, and the label of each; all counted."""
     assert request.shift is not None
     base = request.root / request.shift
     if not base.is_dir():
@@ -57,7 +63,7 @@ def _open(request: Request) -> ImageSource:
     _check_whole(request, base, found, outside)
     if request.split != "all":
         found = _listed_only(request, base, found)
-    return read_listed(request, base, found, label_of, scoring=imagenet_d_scoring())
+    return base, found, label_of
 
 
 def _check_whole(
@@ -146,6 +152,7 @@ IMAGENET_D = register_dataset(
         shift_kind="domain",
         preprocessing=IMAGENET_PREPROCESSING,
         open=_open,
+        check=_listed,
         missing=_missing,
     )
 )

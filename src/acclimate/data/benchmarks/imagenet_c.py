@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from acclimate.data.base import ImageSource
-from acclimate.data.benchmarks._class_folders import list_folders, open_class_folders
+from acclimate.data.benchmarks._class_folders import (
+    Listing,
+    list_class_folders,
+    list_folders,
+    read_listed,
+)
 from acclimate.data.benchmarks._made_here import images_made_here
 from acclimate.data.benchmarks.registry import SEVERITIES, Dataset, Request, register_dataset
 from acclimate.data.corruptions import DEV, TEST
@@ -45,6 +50,12 @@ def _part(root: Path, name: str, severity: int) -> Path | None:
 
 
 def _open(request: Request) -> ImageSource:
+    base, found, classes = _listed(request)
+    return read_listed(request, base, found, classes)
+
+
+def _listed(request: Request) -> tuple[Path, dict[str, Listing], dict[str, int]]:
+    """Where a part lies, its pictures by class folder, and the label of each; all counted."""
     assert request.shift is not None
     assert request.severity is not None
     base = _part(request.root, request.shift, request.severity)
@@ -56,9 +67,12 @@ def _open(request: Request) -> ImageSource:
         )
     classes, made = imagenet_index(), images_made_here(request.root)
     if made is None:
-        return open_class_folders(request, base, classes, total=50_000, each=50)
-    there = {folder: classes[folder] for folder in list_folders(base) if folder in classes}
-    return open_class_folders(request, base, there, total=made)
+        return base, list_class_folders(request, base, classes, total=50_000, each=50), classes
+    # The classes are those of the set: of whichever part has most of them.
+    parts = [part for part in base.parent.iterdir() if part.is_dir()]
+    there = {folder for part in parts for folder in list_folders(part)}
+    known = {folder: classes[folder] for folder in sorted(there) if folder in classes}
+    return base, list_class_folders(request, base, known, total=made), known
 
 
 def _in_short(parts: list[str]) -> str:
@@ -101,5 +115,6 @@ IMAGENET_C = register_dataset(
         preprocessing=Preprocessing(size=(224, 224)),
         open=_open,
         missing=missing_parts,
+        check=_listed,
     )
 )

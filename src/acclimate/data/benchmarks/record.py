@@ -40,6 +40,8 @@ class Dataset:
         stand_ins: shifts of our own making that can be opened in the place of one of ``shifts``.
         preprocessing: how its pictures are usually prepared; None where there is no such custom.
         missing: what is not there below a root, at a glance; None where there are no parts.
+        check: refuses what `open` would refuse before it decodes the first picture; None where
+            that is not known without decoding.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Dataset:
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     preprocessing: Preprocessing | None = None
     missing: Callable[[Path], list[str]] | None = field(default=None, repr=False)
+    check: Callable[[Request], object] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         strangers = sorted(set(self.dev) - set(self.shifts))
@@ -127,8 +130,8 @@ class Request:
             )
             return
         raise AcclimateError(
-            f"{problem}; mend the copy in {self.root}, or pass incomplete=True to go on with what "
-            "is there (results will then not compare with published ones)"
+            f"{problem}; mend the copy in {self.root}, or pass --incomplete (incomplete=True) to "
+            "go on with what is there (results will then not compare with published ones)"
         )
 
     def note(self, text: str) -> None:

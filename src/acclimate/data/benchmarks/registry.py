@@ -15,6 +15,7 @@ __all__ = [
     "SEVERITIES",
     "Dataset",
     "Request",
+    "check_dataset",
     "find_dataset",
     "list_datasets",
     "missing_parts",
@@ -90,7 +91,64 @@ def open_dataset(
     Raises:
         AcclimateError: for anything unknown or missing. Files are counted before any is decoded.
     """
+    request = _request(
+        find_dataset(name),
+        root,
+        split=split,
+        shift=shift,
+        severity=severity,
+        preprocessing=preprocessing,
+        cache=cache,
+        progress=progress,
+        incomplete=incomplete,
+    )
+    source = request.dataset.open(request)
+    if source.skipped:
+        first = "; ".join(f"{item.name}: {item.reason}" for item in source.skipped[:_NAMED])
+        more = "; …" if len(source.skipped) > _NAMED else ""
+        total = len(source.skipped) + len(source)
+        request.object_to(
+            f"{len(source.skipped)} of {total} images of {name} cannot be read ({first}{more})"
+        )
+    return source
+
+
+def check_dataset(
+    name: str,
+    root: str | Path,
+    *,
+    split: str | None = None,
+    shift: str | None = None,
+    severity: int | None = None,
+    incomplete: bool = False,
+) -> None:
+    """Refuse what `open_dataset` would refuse before it decodes a picture, and decode none."""
     record = find_dataset(name)
+    request = _request(
+        record,
+        root,
+        split=split,
+        shift=shift,
+        severity=severity,
+        progress=False,
+        incomplete=incomplete,
+    )
+    if record.check is not None:
+        record.check(request)
+
+
+def _request(
+    record: Dataset,
+    root: str | Path,
+    *,
+    split: str | None,
+    shift: str | None,
+    severity: int | None,
+    progress: bool,
+    incomplete: bool,
+    preprocessing: Preprocessing | None = None,
+    cache: int | None = None,
+) -> Request:
     request = Request(
         dataset=record,
         root=Path(root).expanduser(),
@@ -103,16 +161,8 @@ def open_dataset(
         incomplete=incomplete,
     )
     if not request.root.exists():
-        request.refuse(f"expected {name} in {request.root}, but nothing is there")
-    source = record.open(request)
-    if source.skipped:
-        first = "; ".join(f"{item.name}: {item.reason}" for item in source.skipped[:_NAMED])
-        more = "; …" if len(source.skipped) > _NAMED else ""
-        total = len(source.skipped) + len(source)
-        request.object_to(
-            f"{len(source.skipped)} of {total} images of {name} cannot be read ({first}{more})"
-        )
-    return source
+        request.refuse(f"expected {record.name} in {request.root}, but nothing is there")
+    return request
 
 
 def _split(record: Dataset, split: str | None) -> str | None:
