@@ -3,11 +3,11 @@
     python benchmarks/corruptions.py [--out results.json]
     python benchmarks/corruptions.py --device cuda [--out results.json]
 
-On the CPU, both make severity 3 of 224 × 224 photos on one core: ours a batch of 32, the reference one
-at a time, as it takes them. Runs interleave, and the fastest of each counts. The reference is imagecorruptions-imaug 1.1.5 (pip install
-imagecorruptions-imaug==1.1.5), where it is installed. On a GPU, pictures lie there before and
-after; images a second in batches, the largest difference from the CPU's answer, and whether the
-batch size changes anything.
+On the CPU, both make severity 3 of 224 × 224 photos on one core: ours a batch of 32, the reference
+one at a time, as it takes them. Runs interleave, and the fastest of each counts. The reference is
+imagecorruptions-imaug 1.1.5 (pip install imagecorruptions-imaug==1.1.5), where it is installed. On
+a GPU, pictures lie there before and after; images a second in batches, the largest difference from
+the CPU's answer, and whether the size of the batch changes anything.
 """
 
 from __future__ import annotations
