@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
+from torch import nn
 
 from acclimate.data import open_images
 from acclimate.demo.digits import PREPROCESSING, digits
 from acclimate.demo.model import load_digits_model
 from acclimate.errors import AcclimateError
-from acclimate.evaluation import Report, evaluate_parts, image_parts
-from acclimate.metrics import ALEXNET_CORRUPTIONS, CORRUPTIONS, DOMAINS, mde
+from acclimate.evaluation import Part, Report, evaluate_parts, image_parts
+from acclimate.metrics import ALEXNET_CORRUPTIONS, CORRUPTIONS, DOMAINS, Scoring, mde
+from acclimate.models import LoadedModel
 
 IMAGES, LABELS = digits("held-out")
 IMAGENET_C = {"data": {"dataset": "imagenet-c"}}
@@ -70,6 +73,23 @@ def test_domains_have_an_mde():
     )
     assert report.table() is None
     assert report.relative_error().value == mde({d: n / 10 for d, n in wrong.items()}).value
+
+
+def test_answers_through_a_map_are_looked_into():
+    logits = torch.eye(6)[[0, 0, 1, 2, 5, 5]].view(6, 6, 1, 1)
+    source = open_images(logits, labels=[0, 1, 0, 1, 0, 1])
+    source.scoring = Scoring(label_of=torch.tensor([0, 0, 1, 1, -1, -1]))
+    source.class_names = ("bird", "dog")
+    model = LoadedModel(name="answers", model=nn.Flatten())
+    sketch = Part(shift="sketch", severity=None, open=lambda: source)
+    data = {"dataset": "imagenet-d"}
+    (record,) = evaluate_parts(model, [sketch], data=data, progress=False).parts
+    assert record["wrong"] == 3  # a dog taken for a bird, and two answers that are neither
+    assert record["filtered_error"] == 25
+    assert record["unmappable_percent"] == pytest.approx(100 / 3)
+    assert (record["most_predicted"][0]["name"], record["most_predicted"][0]["count"]) == ("0", 2)
+    (pair,) = record["confusions"]
+    assert (pair["label"], pair["answer"], pair["count"]) == ("dog", "bird", 1)
 
 
 def test_every_part_is_scored():

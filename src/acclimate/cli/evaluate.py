@@ -160,7 +160,9 @@ def _header(report: Report) -> list[str]:
     errors = report.table()
     if errors is not None:
         return ["error %", *map(str, errors.severities()), "mean", "images"]
-    mapped = ["filtered %", "unmappable %"] if "filtered_error" in report.parts[0] else []
+    mapped = []
+    if "filtered_error" in report.parts[0]:
+        mapped = ["filtered %", "unmappable %", "most predicted"]
     return ["", "error %", *mapped, "images"]
 
 
@@ -185,4 +187,6 @@ def _plain_row(part: dict[str, Any], error: float) -> list[str]:
         filtered = part["filtered_error"]
         mapped = ["-" if filtered is None else f"{filtered:.1f}"]
         mapped.append(f"{part['unmappable_percent']:.1f}")
+        most = part["most_predicted"][:3]
+        mapped.append(", ".join(f"{m['name'].split(',')[0]} {m['percent']:.0f} %" for m in most))
     return [part["shift"], f"{error:.1f}", *mapped, f"{part['labelled']:,}"]

@@ -22,7 +22,7 @@ from acclimate.evaluation.parts import Part
 from acclimate.evaluation.report import Report
 from acclimate.evaluation.single import Evaluation, evaluate
 from acclimate.evaluation.store import ResultFile
-from acclimate.metrics import filtered_error, most_predicted, unmappable_share
+from acclimate.metrics import confusions, filtered_error, most_predicted, unmappable_share
 from acclimate.models import LoadedModel
 from acclimate.recipes import get_recipe
 from acclimate.run_folder import fingerprint
@@ -30,6 +30,7 @@ from acclimate.run_folder import fingerprint
 __all__ = ["Report", "evaluate_parts"]
 
 _MOST_PREDICTED = 5
+_CONFUSIONS = 10
 _BATCH_SIZE = 128
 
 
@@ -204,8 +205,16 @@ class _Job:
         most = most_predicted(
             scores.predictions, outputs, _MOST_PREDICTED, label_of=scoring.label_of
         )
-        return {
+        record: dict[str, Any] = {
             "filtered_error": filtered.error,
             "unmappable_percent": unmappable.percent,
             "most_predicted": [vars(each) for each in most.classes],
         }
+        asked = images.class_names or ()
+        if len(asked) == int(scoring.label_of.max()) + 1:
+            found = confusions(
+                scores.predictions, scores.labels, scoring.label_of, asked, k=_CONFUSIONS
+            )
+            record["confusions"] = [vars(pair) for pair in found.pairs]
+            record["answered_as_another"] = list(found.off_diagonal)
+        return record
