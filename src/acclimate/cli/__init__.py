@@ -29,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"acclimate: {error}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
-        hint = "with --out, the same command goes on from the last checkpoint"
+        kept = getattr(args, "out", None)
+        hint = "the same command goes on where it stopped" if kept else "with --out it would go on"
         print(f"acclimate: interrupted; {hint}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # `acclimate list models | head` has seen enough
