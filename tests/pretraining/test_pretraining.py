@@ -1,0 +1,230 @@
+"""Training: the loop, its checkpoint, AugMix, and the usual augmentation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageOps
+from torch import nn
+
+from acclimate.data import Preprocessing, open_images
+from acclimate.errors import AcclimateError
+from acclimate.pretraining import (
+    METHODS,
+    AugMix,
+    Examples,
+    Plan,
+    Vanilla,
+    learning_rate,
+    load_examples,
+    pretrain,
+)
+from acclimate.pretraining.augment import crop_and_flip
+from acclimate.pretraining.augmix import OPERATIONS, _operated, augmix
+from acclimate.pretraining.methods import Batch
+
+RECORD = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def examples(count: int = 96) -> Examples:
+    """Three classes that differ in colour."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, count)
+    images = rng.integers(0, 120, (count, 8, 8, 3), dtype=np.uint8)
+    images[np.arange(count), :, :, labels] += 120
+    return load_examples(open_images(images, preprocessing=RECORD, labels=labels))
+
+
+def net(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(8, 3),
+    )  # fmt: skip
+
+
+def same(a: nn.Module, b: nn.Module) -> bool:
+    return all(torch.equal(v, b.state_dict()[k]) for k, v in a.state_dict().items())
+
+
+# The loop.
+
+
+@pytest.mark.parametrize("method", [Vanilla(), AugMix()])
+def test_it_learns(method):
+    data, model = examples(), net()
+    trained = pretrain(model, data, method, Plan(epochs=8, batch_size=32, lr=0.2), progress=False)
+    assert len(trained.losses) == 8
+    assert trained.losses[-1] < 0.6 * trained.losses[0]
+    with torch.no_grad():
+        answers = model(RECORD.normalize(data.images)).argmax(dim=1)
+    assert (answers == data.labels).double().mean() > 0.9
+
+
+def test_same_seed_same_model():
+    first, again, other = net(), net(), net()
+    plan = {"epochs": 2, "batch_size": 32, "lr": 0.1}
+    for model, seed in ((first, 0), (again, 0), (other, 1)):
+        pretrain(model, examples(), Vanilla(), Plan(**plan, seed=seed), progress=False)
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_stopped_and_gone_on_with_it_ends_the_same(tmp_path, monkeypatch):
+    plan = Plan(epochs=4, batch_size=32, lr=0.1)
+    whole, broken = net(), net()
+    pretrain(whole, examples(), AugMix(), plan, progress=False)
+    steps = []
+    real = AugMix.loss
+
+    def failing(self, model, batch):
+        steps.append(1)
+        if len(steps) == 8:  # in the third epoch
+            raise KeyboardInterrupt
+        return real(self, model, batch)
+
+    monkeypatch.setattr(AugMix, "loss", failing)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(broken, examples(), AugMix(), plan, out=tmp_path, progress=False)
+    monkeypatch.setattr(AugMix, "loss", real)
+    fresh = net(seed=5)
+    trained = pretrain(fresh, examples(), AugMix(), plan, out=tmp_path, progress=False)
+    assert len(trained.losses) == 4
+    assert same(fresh, whole)
+
+
+def test_another_plan_is_not_gone_on_with(tmp_path):
+    pretrain(net(), examples(), Vanilla(), Plan(epochs=1), out=tmp_path, progress=False)
+    for method, plan in ((Vanilla(), Plan(epochs=2)), (AugMix(), Plan(epochs=1))):
+        with pytest.raises(AcclimateError, match="another training"):
+            pretrain(net(), examples(), method, plan, out=tmp_path, progress=False)
+    with pytest.raises(AcclimateError, match="another architecture"):
+        pretrain(
+            nn.Sequential(nn.Flatten(), nn.Linear(192, 3)),
+            examples(),
+            Vanilla(),
+            Plan(epochs=1),
+            out=tmp_path,
+            progress=False,
+        )
+
+
+def test_a_loss_that_runs_away_is_named():
+    with pytest.raises(AcclimateError, match="use a smaller lr"):
+        pretrain(net(), examples(), Vanilla(), Plan(epochs=5, lr=1e30), progress=False)
+
+
+@pytest.mark.parametrize("option", ["epochs", "batch_size", "lr"])
+def test_absurd_plans(option):
+    with pytest.raises(AcclimateError, match=f"expected {option} > 0, got 0"):
+        Plan(**{option: 0})
+
+
+def test_pictures_without_labels_cannot_be_trained_on():
+    images = np.zeros((4, 8, 8, 3), np.uint8)
+    with pytest.raises(AcclimateError, match="label for every picture"):
+        load_examples(open_images(images, preprocessing=RECORD, labels=[0, 1, -1, 0]))
+    with pytest.raises(AcclimateError, match="expected uint8"):
+        load_examples(open_images(torch.rand(4, 3, 8, 8), labels=[0] * 4))
+
+
+def test_the_rate_rises_and_falls():
+    rates = [learning_rate(step, steps=100, peak=2.0) for step in range(101)]
+    assert max(rates) == rates[20] == 2.0
+    assert rates[:21] == sorted(rates[:21])
+    assert rates[20:] == sorted(rates[20:], reverse=True)
+    assert rates[100] == pytest.approx(0)
+    assert set(METHODS) >= {"vanilla", "augmix"}
+
+
+# Augmentation.
+
+
+def test_crops_are_pieces_of_the_reflected_picture():
+    images = torch.randint(0, 256, (50, 3, 8, 8), dtype=torch.uint8)
+    out = crop_and_flip(images, generator())
+    assert out.dtype == torch.uint8
+    mirrored = 0
+    for before, after in zip(images, out, strict=True):
+        padded = np.pad(before.numpy(), ((0, 0), (4, 4), (4, 4)), mode="reflect")
+        pieces = [padded[:, y : y + 8, x : x + 8] for y in range(9) for x in range(9)]
+        straight = any(np.array_equal(after, piece) for piece in pieces)
+        flipped = any(np.array_equal(after, piece[:, :, ::-1]) for piece in pieces)
+        assert straight or flipped
+        mirrored += not straight
+    assert 10 < mirrored < 40
+
+
+def operated(image: np.ndarray, name: str, strength: float) -> np.ndarray:
+    tensor = torch.from_numpy(image).permute(2, 0, 1)[None].float() / 255
+    which = torch.tensor([OPERATIONS.index(name)])
+    out = _operated(tensor, which, torch.tensor([strength]), torch.tensor([1.0]))
+    return (out[0].permute(1, 2, 0) * 255).round().numpy().astype(int)
+
+
+@pytest.mark.parametrize(
+    ("name", "pillow"),
+    [
+        ("autocontrast", ImageOps.autocontrast),
+        ("equalize", ImageOps.equalize),
+        ("posterize", lambda picture: ImageOps.posterize(picture, 3)),
+        ("solarize", lambda picture: ImageOps.solarize(picture, 256 - 76)),
+    ],
+)
+def test_tonal_operations_are_pillows(name, pillow):
+    smooth = np.linspace(30, 220, 32 * 32 * 3).reshape(32, 32, 3)
+    noise = np.random.default_rng(0).normal(0, 20, smooth.shape)
+    image = np.clip(smooth + noise, 5, 250).astype(np.uint8)
+    want = np.asarray(pillow(Image.fromarray(image))).astype(int)
+    apart = np.abs(operated(image, name, 0.3) - want)
+    assert np.percentile(apart, 99) <= 2
+
+
+def test_geometric_operations_move_the_picture():
+    image = np.zeros((33, 33, 3), np.uint8)
+    image[16, 16] = 255
+    image[4, 20] = 255
+    still = operated(image, "rotate", 0.0)
+    assert np.array_equal(still, image)
+    for name in ("rotate", "shear_x", "translate_x", "translate_y", "shear_y"):
+        assert not np.array_equal(operated(image, name, 0.3), image)
+    # Turned and sheared about the middle, which stays.
+    for name in ("rotate", "shear_x", "shear_y"):
+        assert operated(image, name, 0.3)[16, 16].min() == 255
+    assert np.argwhere(operated(image, "translate_x", 0.3)[..., 0] > 100)[:, 0].tolist() == [4, 16]
+
+
+def test_mixtures_stay_near_the_picture_and_in_range():
+    images = torch.rand(64, 3, 16, 16, generator=generator())
+    mixed = augmix(images, generator(1))
+    assert mixed.min() >= 0
+    assert mixed.max() <= 1
+    assert not torch.equal(mixed, images)
+    assert torch.equal(mixed, augmix(images, generator(1)))
+    within = torch.corrcoef(torch.stack([mixed.flatten(), images.flatten()]))[0, 1]
+    assert within > 0.5
+
+
+def test_the_loss_of_augmix_by_hand():
+    torch.manual_seed(0)
+    images = torch.randint(0, 256, (6, 3, 8, 8), dtype=torch.uint8)
+    labels = torch.tensor([0, 1, 2, 0, 1, 2])
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    seen = []
+
+    def watched(x):
+        seen.append(model(x))
+        return seen[-1]
+
+    batch = Batch(images, labels, lambda x: x, generator())
+    loss = AugMix().loss(watched, batch)
+    p = [part.softmax(dim=1) for part in seen[0].chunk(3)]
+    mean = (p[0] + p[1] + p[2]) / 3
+    divergence = sum((q * (q / mean).log()).sum(dim=1).mean() for q in p) / 3
+    entropy = -seen[0][:6].log_softmax(dim=1)[torch.arange(6), labels].mean()
+    assert loss.item() == pytest.approx((entropy + 12 * divergence).item(), rel=1e-5)
