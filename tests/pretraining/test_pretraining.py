@@ -13,8 +13,10 @@ from acclimate.errors import AcclimateError
 from acclimate.pretraining import (
     METHODS,
     AugMix,
+    Dann,
     Examples,
     Plan,
+    UdaSs,
     Vanilla,
     learning_rate,
     load_examples,
@@ -22,6 +24,7 @@ from acclimate.pretraining import (
 )
 from acclimate.pretraining.augment import crop_and_flip
 from acclimate.pretraining.augmix import OPERATIONS, _operated, augmix
+from acclimate.pretraining.domains import _quarter, _turned, _upside_down
 from acclimate.pretraining.methods import Batch
 
 RECORD = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
@@ -82,11 +85,11 @@ def test_stopped_and_gone_on_with_it_ends_the_same(tmp_path, monkeypatch):
     steps = []
     real = AugMix.loss
 
-    def failing(self, model, batch):
+    def failing(self, forward, heads, batch):
         steps.append(1)
         if len(steps) == 8:  # in the third epoch
             raise KeyboardInterrupt
-        return real(self, model, batch)
+        return real(self, forward, heads, batch)
 
     monkeypatch.setattr(AugMix, "loss", failing)
     with pytest.raises(KeyboardInterrupt):
@@ -140,6 +143,61 @@ def test_the_rate_rises_and_falls():
     assert rates[20:] == sorted(rates[20:], reverse=True)
     assert rates[100] == pytest.approx(0)
     assert set(METHODS) >= {"vanilla", "augmix"}
+
+
+# Two domains.
+
+
+def target(count: int = 96) -> torch.Tensor:
+    """The same pictures in other colours."""
+    return 255 - examples(count).images
+
+
+@pytest.mark.parametrize("method", [Dann(), UdaSs()])
+def test_two_domains_are_learnt_together_and_gone_on_with(method, tmp_path):
+    plan = Plan(epochs=3, batch_size=32, lr=0.05)
+    whole, broken = net(), net()
+    trained = pretrain(whole, examples(), method, plan, target=target(), progress=False)
+    assert trained.losses[-1] < trained.losses[0]
+    # The heads are no part of the model that is handed back.
+    assert set(whole.state_dict()) == set(net().state_dict())
+    assert not any(module._forward_pre_hooks for module in whole.modules())
+
+    class BrokenError(Exception):
+        pass
+
+    calls = []
+
+    def failing(model, inputs):
+        calls.append(1)
+        if len(calls) > 30 if isinstance(method, UdaSs) else len(calls) > 5:
+            raise BrokenError
+
+    handle = broken.register_forward_pre_hook(failing)
+    with pytest.raises(BrokenError):
+        pretrain(broken, examples(), method, plan, target=target(), out=tmp_path, progress=False)
+    handle.remove()
+    fresh = net(seed=3)
+    pretrain(fresh, examples(), method, plan, target=target(), out=tmp_path, progress=False)
+    assert same(fresh, whole)
+
+
+def test_a_method_of_two_domains_wants_the_other_one():
+    with pytest.raises(AcclimateError, match="Dann learns from pictures of a target"):
+        pretrain(net(), examples(), Dann(), Plan(epochs=1), progress=False)
+
+
+def test_the_tasks_are_what_they_say():
+    images = torch.rand(4, 3, 8, 8)
+    turned = _turned(images, torch.tensor([0, 1, 2, 3]))
+    for k in range(4):
+        assert torch.equal(turned[k], images[k].rot90(k, dims=(1, 2)))
+    upside = _upside_down(images, torch.tensor([0, 1, 0, 1]))
+    assert torch.equal(upside[0], images[0])
+    assert torch.equal(upside[1], images[1].flip(1))
+    quarter = _quarter(images, torch.tensor([0, 1, 2, 3]))
+    assert torch.equal(quarter[1], images[1][:, :4, 4:])
+    assert torch.equal(quarter[2], images[2][:, 4:, :4])
 
 
 # Augmentation.
@@ -219,10 +277,10 @@ def test_the_loss_of_augmix_by_hand():
 
     def watched(x):
         seen.append(model(x))
-        return seen[-1]
+        return seen[-1], seen[-1]
 
     batch = Batch(images, labels, lambda x: x, generator())
-    loss = AugMix().loss(watched, batch)
+    loss = AugMix().loss(watched, nn.Module(), batch)
     p = [part.softmax(dim=1) for part in seen[0].chunk(3)]
     mean = (p[0] + p[1] + p[2]) / 3
     divergence = sum((q * (q / mean).log()).sum(dim=1).mean() for q in p) / 3

@@ -46,6 +46,16 @@ Nothing has to be written to disk: --images clean/ --shift imagenet/fog:3 makes 
 """
 
 
+_SHOW = """\
+Print what is known of a model: its layers, how many parameters each selector would let learn, the
+paper's presets and where the weights come from. Nothing is downloaded for that.
+
+  acclimate show model paper:resnet50
+  acclimate show model timm:vit_small_patch16_224.augreg_in1k --json
+  acclimate show model paper:resnet50-augmix --weights checkpoint.pth.tar
+"""
+
+
 def _command(module: str) -> Any:
     """The ``run`` of a command's module, imported when it is called."""
     return lambda args: import_module(f"acclimate.cli.{module}").run(args)
@@ -63,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_corrupt(commands)
     _add_list(commands)
+    _add_show(commands)
     return parser
 
 
@@ -145,3 +156,21 @@ def _add_list(commands: Any) -> None:
     lister.add_argument("pattern", nargs="?", default="*", help="wildcards: 'rpl*', 'timm:resnet*'")
     lister.add_argument("--json", action="store_true", help="print one JSON list")
     lister.set_defaults(command=_command("listing"))
+
+
+def _add_show(commands: Any) -> None:
+    show = commands.add_parser(
+        "show",
+        help="what is known of a model: layers, parameters, presets, weights",
+        description=_SHOW,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = show.add_argument
+    add("what", choices=["model"])
+    add(
+        "name", metavar="NAME", help="a model with its prefix (see acclimate list models 'paper:*')"
+    )
+    add("--weights", metavar="FILE", help="also fill it, to see whether the file fits")
+    add("--unsafe-pickle", action="store_true", help="trust --weights enough to unpickle it")
+    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+    show.set_defaults(command=_command("show"))

@@ -20,10 +20,12 @@ def add_options(parser: Any) -> None:
     """The options of the command."""
     add = parser.add_argument
     add("--model", metavar="SPEC", required=True, help="an architecture, acclimate:wrn-40-2, ...")
-    add("--method", metavar="NAME", default="vanilla", help="vanilla or augmix")
+    add("--method", metavar="NAME", default="vanilla", help="vanilla, augmix, dann or uda-ss")
     add("--set", metavar="OPTION=VALUE", action="append", help="change the method or the plan")
     add("--dataset", metavar="NAME", default="cifar10", help="default: %(default)s")
     add("--root", metavar="DIR", required=True, help="where it lies; nothing is downloaded")
+    add("--target", metavar="NAME", help="for dann and uda-ss: the data set of the other domain")
+    add("--target-root", metavar="DIR", help="where that lies (default: --root)")
     add("--epochs", type=int, default=30, help="default: %(default)s")
     add("--batch-size", type=int, default=256, metavar="N", help="default: %(default)s")
     add("--lr", type=float, default=0.4, help="peak of the learning rate (default: %(default)s)")
@@ -41,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.data import open_dataset
     from acclimate.evaluation import evaluate
     from acclimate.models import load
-    from acclimate.pretraining import METHODS, Plan, load_examples, pretrain
+    from acclimate.pretraining import METHODS, Plan, load_examples, pretrain, read_pictures
 
     options = parse_assignments(args.set or [])
     method = _made(METHODS[args.method], options, f"method {args.method}")
@@ -53,17 +55,27 @@ def run(args: argparse.Namespace) -> int:
     opened = {"preprocessing": loaded.preprocessing, "incomplete": args.incomplete}
     opened |= {"progress": not args.quiet}
     source = open_dataset(args.dataset, args.root, split="train", **opened)
-    held_out = open_dataset(args.dataset, args.root, split="test", **opened)
+    scored = {"source": open_dataset(args.dataset, args.root, split="test", **opened)}
+    target = None
+    if args.target is not None:
+        root = args.target_root or args.root
+        target = open_dataset(args.target, root, split="train", **opened)
+        scored["target"] = open_dataset(args.target, root, split="test", **opened)
     trained = pretrain(
         loaded.model,
         load_examples(source, device),
         method,
         plan,
+        target=None if target is None else read_pictures(target, device),
         out=out,
         compiled=args.compile,
         progress=not args.quiet,
     )
-    error = evaluate(loaded.model, held_out, device=device, progress=not args.quiet).errors.error()
+    errors = {
+        domain: evaluate(loaded.model, images, device=device, progress=not args.quiet)
+        .errors.error(interval=0.95)
+        for domain, images in scored.items()
+    }  # fmt: skip
     half = {
         key: value.half() if value.is_floating_point() else value
         for key, value in loaded.model.state_dict().items()
@@ -76,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
         "train_images": len(source),
         "train_fingerprint": source.fingerprint(),
         "preprocessing": loaded.preprocessing.describe() if loaded.preprocessing else None,
-        "error": {"value": error.value, "images": error.images},
+        "target": args.target,
+        "error": {domain: vars(error) for domain, error in errors.items()},
         "losses": trained.losses,
         "seconds": round(trained.seconds, 1),
         "device": device.type,
@@ -86,7 +99,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"out": str(out), **summary}))
     else:
-        print(f"{args.model}, {args.method}: error {error} after {trained.seconds:.0f} s")
+        for domain, error in errors.items():
+            print(f"{args.model}, {args.method}: error on the {domain} {error}")
+        print(f"{trained.seconds:.0f} s of training")
         print(f"written to {out}: {MODEL}, {SUMMARY}")
     return 0
 

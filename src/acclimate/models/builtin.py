@@ -5,23 +5,34 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import overload
 
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models._source import Request, no_class_count, with_weights
+from acclimate.models.filling import fill
+from acclimate.models.layouts import colour_scale
 from acclimate.models.record import LoadedModel
+from acclimate.models.shipped import ARCHITECTURES, Architecture
+from acclimate.models.weights import load_weights
 
 __all__ = ["builtin_names", "load_builtin", "register_builtin"]
 
 Maker = Callable[[], LoadedModel]
 
 # "module:function" is imported only when the model is asked for, so that listing stays cheap.
-_MAKERS: dict[str, str | Maker] = {
+_MAKERS: dict[str, str | Maker | Architecture] = {
     "digits": "acclimate.demo.model:load_digits_model",
+    **ARCHITECTURES,
 }
 
 
-def register_builtin(name: str) -> Callable[[Maker], Maker]:
-    """Make the decorated function's model available as ``acclimate:NAME``.
+@overload
+def register_builtin(name: str) -> Callable[[Maker], Maker]: ...
+@overload
+def register_builtin(name: str, maker: Maker) -> Maker: ...
+def register_builtin(name: str, maker: Maker | None = None) -> Maker | Callable[[Maker], Maker]:
+    """Make a function's model available as ``acclimate:NAME``; also a decorator.
 
     >>> from torch import nn
     >>> @register_builtin("doc-example")
@@ -39,7 +50,7 @@ def register_builtin(name: str) -> Callable[[Maker], Maker]:
         _MAKERS[name] = maker
         return maker
 
-    return register
+    return register if maker is None else register(maker)
 
 
 def builtin_names() -> list[str]:
@@ -51,19 +62,37 @@ def load_builtin(request: Request) -> LoadedModel:
     """Answer a request for one of the package's own models."""
     if request.name not in _MAKERS:
         raise unknown_name("acclimate model", request.name, _MAKERS)
+    entry = _MAKERS[request.name]
+    if isinstance(entry, Architecture):
+        loaded = replace(entry.untrained(request.num_classes), name=request.spec)
+        return loaded if request.weights is None else _filled(loaded, request.weights, request)
     no_class_count(request)
-    maker = _MAKERS[request.name]
-    if isinstance(maker, str):
-        module, _, function = maker.partition(":")
-        maker = _maker(module, function)
+    maker = _maker(entry) if isinstance(entry, str) else entry
     return with_weights(replace(maker(), name=request.spec), request)
 
 
-def _maker(module: str, function: str) -> Maker:
+def _filled(loaded: LoadedModel, weights: Path, request: Request) -> LoadedModel:
+    """``loaded`` with the weights, fed as the file says where it says so; most files do not."""
+    tensors = load_weights(weights, unsafe_pickle=request.unsafe_pickle)
+    fill(loaded.model, tensors)
+    scale, preprocessing = colour_scale(tensors), loaded.preprocessing
+    if scale is None or preprocessing is None:
+        return replace(loaded, source=f"{weights}, without mean and std: check those above")
+    mean, std = (part * (preprocessing.channels // len(part)) for part in scale)
+    return replace(
+        loaded,
+        preprocessing=replace(preprocessing, mean=mean, std=std),
+        source=f"{weights}, with its mean and std",
+    )
+
+
+def _maker(entry: str) -> Maker:
+    module, _, function = entry.partition(":")
     maker: Maker = getattr(importlib.import_module(module), function)
     return maker
 
 
-def _is_entry_of(maker: Maker, entry: str | Maker) -> bool:
+def _is_entry_of(maker: Maker, entry: str | Maker | Architecture) -> bool:
     """Whether ``maker`` is the function a lazy entry points to, which may carry the decorator."""
-    return entry in (maker, f"{maker.__module__}:{maker.__qualname__}")
+    qualified = f"{maker.__module__}:{getattr(maker, '__qualname__', '')}"
+    return entry in (maker, qualified)

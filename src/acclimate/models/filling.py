@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
+from acclimate.models.layouts import to_ours
 
 __all__ = ["fill"]
 
@@ -15,7 +16,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy ``tensors`` into ``model``; every parameter and statistic must be there and fit.
 
     A prefix that all names share (``module.``, ``model.``, ``_orig_mod.``) is taken off where
-    that makes them match. Absent ``num_batches_tracked`` counters are fine.
+    that makes them match, and the layouts of other code bases (:mod:`acclimate.models.layouts`)
+    are renamed where that does. Absent ``num_batches_tracked`` counters are fine.
 
     >>> import torch
     >>> source, copy = nn.Linear(2, 3), nn.Linear(2, 3)
@@ -28,7 +30,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     make it for 3 (num_classes=3; weight: 3×2 in the file, 4×2 in the model)
     """
     expected = model.state_dict()
-    given = _without_prefix(tensors, expected)
+    given = _as_named(tensors, expected)
     missing = [name for name in expected if name not in given and not _is_counter(name)]
     unexpected = [name for name in given if name not in expected and not _is_counter(name)]
     mismatched = [
@@ -52,6 +54,17 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             + "; check that the file was made for this architecture"
         )
     model.load_state_dict({name: given[name] for name in expected if name in given}, strict=False)
+
+
+def _as_named(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The names as given, or as in the layout they are known by if those fit the model better."""
+    given, ours = _without_prefix(tensors, expected), to_ours(tensors)
+
+    def fit(names: Mapping[str, Tensor]) -> tuple[int, int]:
+        matching = len(names.keys() & expected.keys())
+        return matching, matching - len(names)
+
+    return ours if fit(ours) > fit(given) else given
 
 
 def _without_prefix(

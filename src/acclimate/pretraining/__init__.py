@@ -1,6 +1,7 @@
 """How source models are made: one training loop, and methods that say what it minimises."""
 
-from acclimate.pretraining.examples import Examples, load_examples
+from acclimate.pretraining.domains import Dann, UdaSs
+from acclimate.pretraining.examples import Examples, load_examples, read_pictures
 from acclimate.pretraining.methods import METHODS, AugMix, Method, Vanilla
 from acclimate.pretraining.schedule import learning_rate
 from acclimate.pretraining.training import Plan, Trained, pretrain
@@ -8,12 +9,15 @@ from acclimate.pretraining.training import Plan, Trained, pretrain
 __all__ = [
     "METHODS",
     "AugMix",
+    "Dann",
     "Examples",
     "Method",
     "Plan",
     "Trained",
+    "UdaSs",
     "Vanilla",
     "learning_rate",
     "load_examples",
     "pretrain",
+    "read_pictures",
 ]

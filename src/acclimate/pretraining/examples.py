@@ -10,7 +10,7 @@ from torch import Tensor
 from acclimate.data import ImageSource, Preprocessing
 from acclimate.errors import AcclimateError
 
-__all__ = ["Examples", "load_examples"]
+__all__ = ["Examples", "load_examples", "read_pictures"]
 
 _AT_ONCE = 4096
 
@@ -52,6 +52,12 @@ def load_examples(source: ImageSource, device: torch.device | str = "cpu") -> Ex
             "expected a label for every picture to train on; put pictures into folders named by "
             "class, or give labels"
         )
+    return Examples(read_pictures(source, device), source.labels.to(device), source.preprocessing)
+
+
+def read_pictures(source: ImageSource, device: torch.device | str) -> Tensor:
+    """All pictures of a source, uint8 N×C×H×W on a device, labels aside."""
+    if source.preprocessing is None:
+        raise AcclimateError("expected uint8 pictures to train on, got float model input")
     parts = torch.arange(len(source)).split(_AT_ONCE)
-    images = torch.cat([source.read(part).to(device) for part in parts])
-    return Examples(images, source.labels.to(device), source.preprocessing)
+    return torch.cat([source.read(part).to(device) for part in parts])

@@ -1,40 +1,58 @@
-"""What is minimised when a source model is trained, one short class for each published way."""
+"""What a way to train can decide, and the two that need nothing but labelled pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.pretraining.augment import crop_and_flip
 from acclimate.pretraining.augmix import augmix
 from acclimate.registry import Registry
 
-__all__ = ["METHODS", "AugMix", "Batch", "Method", "Vanilla"]
+__all__ = ["METHODS", "AugMix", "Batch", "Forward", "Method", "Vanilla"]
+
+Forward: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Model input to logits and to the features they were made of (N × features)."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A step's pictures, uint8 on the device, and how they become model input.
+    """A step's pictures, uint8 on the device.
 
-    ``normalize`` takes float pictures from 0 to 1.
+    Attributes:
+        images: of the source.
+        labels: theirs.
+        target: pictures of the other domain, without labels; None where there is none.
+        progress: how much of the training lies behind, from 0 to 1.
+        normalize: from float pictures between 0 and 1 to model input.
+        generator: for everything random, on the device.
     """
 
     images: Tensor
     labels: Tensor
     normalize: Callable[[Tensor], Tensor]
     generator: torch.Generator
+    target: Tensor | None = None
+    progress: float = 0.0
 
 
-class Method(Protocol):
-    """A way to train: from a model and a batch to a loss."""
+class Method:
+    """A way to train. Subclasses write ``loss`` and, where they need them, the others."""
 
-    def loss(self, model: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
+    uses_target: ClassVar[bool] = False
+
+    def heads(self, features: int) -> nn.Module:
+        """What is trained beside the model, and thrown away with the training."""
+        return nn.Module()
+
+    def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """What is minimised."""
+        raise NotImplementedError
 
 
 METHODS: Registry[type[Method]] = Registry("way to pretrain")
@@ -42,22 +60,22 @@ METHODS: Registry[type[Method]] = Registry("way to pretrain")
 
 @METHODS.register("vanilla")
 @dataclass(frozen=True, kw_only=True)
-class Vanilla:
+class Vanilla(Method):
     """Cross-entropy on pictures that are cropped and, where that makes sense, mirrored."""
 
     flip: bool = True
     margin: int = 4
 
-    def loss(self, model: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
+    def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """Mean cross-entropy."""
         images = crop_and_flip(batch.images, batch.generator, margin=self.margin, flip=self.flip)
-        logits = model(batch.normalize(images.float() / 255))
+        logits, _ = forward(batch.normalize(images.float() / 255))
         return functional.cross_entropy(logits.float(), batch.labels)
 
 
 @METHODS.register("augmix")
 @dataclass(frozen=True, kw_only=True)
-class AugMix:
+class AugMix(Method):
     """AugMix (Hendrycks et al. 2020) with its Jensen-Shannon term.
 
     The model sees each picture three times, as it is and in two mixtures; its answers are drawn
@@ -68,12 +86,12 @@ class AugMix:
     flip: bool = True
     margin: int = 4
 
-    def loss(self, model: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
+    def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """Cross-entropy of the plain picture plus ``consistency`` times the divergence."""
         images = crop_and_flip(batch.images, batch.generator, margin=self.margin, flip=self.flip)
         plain = images.float() / 255
         views = [plain, *(augmix(plain, batch.generator) for _ in range(2))]
-        logits = model(batch.normalize(torch.cat(views))).float().chunk(3)
+        logits = forward(batch.normalize(torch.cat(views)))[0].float().chunk(3)
         probabilities = [each.softmax(dim=1) for each in logits]
         mean = torch.stack(probabilities).mean(dim=0).clamp(1e-7, 1).log()
         apart = [functional.kl_div(mean, p, reduction="batchmean") for p in probabilities]

@@ -15,9 +15,11 @@ from tqdm.auto import tqdm
 
 from acclimate.checkpoint import read_tensors, tensors_writer, write_files
 from acclimate.errors import AcclimateError
+from acclimate.outputs import find_classifier, logits_of
 from acclimate.pretraining.examples import Examples
 from acclimate.pretraining.methods import Batch, Method
 from acclimate.pretraining.schedule import learning_rate
+from acclimate.state import under
 
 __all__ = ["CHECKPOINT", "Plan", "Trained", "pretrain"]
 
@@ -64,6 +66,7 @@ def pretrain(
     method: Method,
     plan: Plan,
     *,
+    target: Tensor | None = None,
     out: Path | None = None,
     compiled: bool = False,
     progress: bool = True,
@@ -75,45 +78,58 @@ def pretrain(
         examples: labelled pictures on the device.
         method: what is minimised.
         plan: how long and how fast.
+        target: pictures of the other domain, uint8 on the same device, for methods that use them.
         out: a folder for a checkpoint after every epoch; the same call goes on from it.
         compiled: run the model through ``torch.compile`` (worth it on a GPU, for many epochs).
         progress: show a bar on stderr.
     """
     if len(examples) < 2:
         raise AcclimateError(f"expected at least two pictures to train on, got {len(examples)}")
-    run = _Run(model, examples, method, plan, compiled=compiled)
+    if method.uses_target and (target is None or len(target) < 2):
+        raise AcclimateError(
+            f"{type(method).__name__} learns from pictures of a target, too; give them (--target)"
+        )
+    run = _Run(model, examples, method, plan, target=target, compiled=compiled)
     path = None if out is None else out / CHECKPOINT
     if path is not None and path.exists():
         run.resume(path)
     began = time.perf_counter()
-    with tqdm(
-        total=plan.epochs, initial=run.epoch, unit="epoch", disable=not progress, delay=0.5
-    ) as bar:
-        while run.epoch < plan.epochs:
-            bar.set_postfix(loss=f"{run.train_epoch():.3f}")
-            bar.update()
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                run.save(path)
-    model.eval()
+    try:
+        run.train(path, progress=progress)
+    finally:
+        run.release()
     return Trained(run.losses, time.perf_counter() - began)
 
 
 class _Run:
     def __init__(
-        self, model: nn.Module, examples: Examples, method: Method, plan: Plan, *, compiled: bool
+        self,
+        model: nn.Module,
+        examples: Examples,
+        method: Method,
+        plan: Plan,
+        *,
+        target: Tensor | None,
+        compiled: bool,
     ) -> None:
         device = examples.images.device
         self.model = model.to(device)
         if device.type == "cuda":
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._examples, self._method, self._plan = examples, method, plan
-        self._forward: Callable[[Tensor], Tensor] = self.model
-        if compiled:
-            self._forward = torch.compile(self.model)
+        self._target = target if method.uses_target else None
+        _, classifier = find_classifier(self.model)
+        features = int(getattr(classifier, "in_features", getattr(classifier, "in_channels", 0)))
+        self._heads = method.heads(features).to(device)
+        # Features matter to methods with heads alone; a compiled model has no place to tap them.
+        taps = any(True for _ in self._heads.parameters())
+        called: Callable[[Tensor], Any] = torch.compile(self.model) if compiled else self.model
+        self._tap = _Tap(classifier if taps else None)
+        self._called = called
+        self._together = nn.ModuleDict({"model": self.model, "heads": self._heads})
         self._generator = torch.Generator(device)
         self._optimizer = torch.optim.SGD(
-            _groups(self.model, plan.weight_decay), lr=plan.lr, momentum=plan.momentum,
+            _groups(self._together, plan.weight_decay), lr=plan.lr, momentum=plan.momentum,
             nesterov=plan.momentum > 0,
         )  # fmt: skip
         self._size = min(plan.batch_size, len(examples))
@@ -121,13 +137,31 @@ class _Run:
         self.epoch = 0
         self.losses: list[float] = []
 
+    def train(self, path: Path | None, *, progress: bool) -> None:
+        """All epochs that are left, with a checkpoint after each."""
+        epochs = self._plan.epochs
+        with tqdm(
+            total=epochs, initial=self.epoch, unit="epoch", disable=not progress, delay=0.5
+        ) as bar:
+            while self.epoch < epochs:
+                bar.set_postfix(loss=f"{self.train_epoch():.3f}")
+                bar.update()
+                if path is not None:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    self.save(path)
+
+    def release(self) -> None:
+        """Leave the model as a plain one, ready to be used."""
+        self._tap.remove()
+        self.model.eval()
+
     def train_epoch(self) -> float:
         """One pass in a new order; the mean loss."""
         device = self._examples.images.device
         # By epoch, so that a run that goes on draws what an unbroken one would have drawn.
         self._generator.manual_seed(self._plan.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self._examples), generator=self._generator, device=device)
-        self.model.train()
+        self._together.train()
         total = torch.zeros((), device=device)
         for number in range(self._per_epoch):
             chosen = order[number * self._size : (number + 1) * self._size]
@@ -145,14 +179,32 @@ class _Run:
             group["lr"] = learning_rate(number, steps=steps, peak=self._plan.lr)
         examples = self._examples
         batch = Batch(
-            examples.images[chosen], examples.labels[chosen], self._normalize, self._generator
+            examples.images[chosen],
+            examples.labels[chosen],
+            self._normalize,
+            self._generator,
+            target=self._some_of_the_target(len(chosen)),
+            progress=number / steps,
         )
         with _mixed_precision(examples.images.device):
-            loss = self._method.loss(self._forward, batch)
+            loss = self._method.loss(self._forward, self._heads, batch)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._optimizer.step()
         return loss.detach()
+
+    def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        logits = logits_of(self._called(images))
+        return logits, self._tap.features(logits)
+
+    def _some_of_the_target(self, count: int) -> Tensor | None:
+        if self._target is None:
+            return None
+        device = self._target.device
+        numbers = torch.randint(
+            0, len(self._target), (count,), generator=self._generator, device=device
+        )
+        return self._target[numbers]
 
     def _normalize(self, images: Tensor) -> Tensor:
         record = self._examples.preprocessing
@@ -164,8 +216,8 @@ class _Run:
 
     def save(self, path: Path) -> None:
         """Model, momentum and how far it is, whole or not at all."""
-        tensors = {f"model/{k}": v for k, v in self.model.state_dict().items()}
-        for index, parameter in enumerate(self.model.parameters()):
+        tensors = {f"state/{k}": v for k, v in self._together.state_dict().items()}
+        for index, parameter in enumerate(self._together.parameters()):
             buffer = self._optimizer.state.get(parameter, {}).get("momentum_buffer")
             if buffer is not None:
                 tensors[f"momentum/{index}"] = buffer
@@ -182,17 +234,39 @@ class _Run:
                     f"{path} is of another training ({key}: {record.get(key)}, now {value}); "
                     "choose another folder"
                 )
-        states = {k.removeprefix("model/"): v for k, v in tensors.items() if k[:6] == "model/"}
         try:
-            self.model.load_state_dict(states)
+            self._together.load_state_dict(under("state/", tensors))
         except RuntimeError as error:
             first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
             raise AcclimateError(f"{path} is of another architecture: {first}") from error
-        for index, parameter in enumerate(self.model.parameters()):
+        for index, parameter in enumerate(self._together.parameters()):
             if f"momentum/{index}" in tensors:
                 buffer = tensors[f"momentum/{index}"].to(parameter)
                 self._optimizer.state[parameter]["momentum_buffer"] = buffer
         self.epoch, self.losses = record["epoch"], record["losses"]
+
+
+class _Tap:
+    """What the classifier was fed in the last forward pass; nothing where nobody asked."""
+
+    def __init__(self, classifier: nn.Module | None) -> None:
+        self._fed: Tensor | None = None
+        self._hook = (
+            None if classifier is None else classifier.register_forward_pre_hook(self._keep)
+        )
+
+    def _keep(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._fed = inputs[0].flatten(1)
+
+    def features(self, logits: Tensor) -> Tensor:
+        """N × features; N × 0 where they are not tapped."""
+        return logits[:, :0] if self._fed is None else self._fed
+
+    def remove(self) -> None:
+        """Leave the model as it was."""
+        self._fed = None
+        if self._hook is not None:
+            self._hook.remove()
 
 
 def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -1,0 +1,215 @@
+"""``paper:NAME``: the ImageNet-scale models of the paper, each with the record of its weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.data.imagenet import imagenet_classes
+from acclimate.data.preprocessing import Preprocessing
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.models._optional import import_optional
+from acclimate.models._source import Request, no_class_count
+from acclimate.models._torchvision import import_torchvision
+from acclimate.models.filling import fill
+from acclimate.models.record import LoadedModel
+from acclimate.models.source_timm import load_timm
+from acclimate.models.source_torchvision import load_torchvision
+from acclimate.models.weights import load_weights
+
+__all__ = ["PaperModel", "dress", "find_record", "load_paper", "paper_names", "preset_name"]
+
+_LOADERS = {"timm": load_timm, "torchvision": load_torchvision}
+_HALF = (0.5, 0.5, 0.5)
+_DINO = "vit-s16-dino"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperModel:
+    """What is known of a model's weights; None and empty where nothing is published.
+
+    ``weights`` says who fetches them: a library, or the user, who gives a ``file``.
+    ``sha256`` holds the beginnings of the published files' hashes, newest first.
+    """
+
+    name: str
+    title: str
+    architecture: str
+    weights: Literal["timm", "torchvision", "file"]
+    page: str
+    files: tuple[str, ...]
+    layout: str | None
+    license: str
+    sha256: tuple[str, ...]
+    clean_error: float | None
+    clean_error_from: str | None
+    size: int
+    resize: int
+    interpolation: str
+    scale: Literal["imagenet", "half"]
+    preset: str | None
+    note: str | None
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How the paper or the weights' authors feed it."""
+        own = {} if self.scale == "imagenet" else {"mean": _HALF, "std": _HALF}
+        return Preprocessing(
+            size=(self.size, self.size), resize=self.resize, interpolation=self.interpolation, **own
+        )
+
+    def how_to_get(self) -> str:
+        """What to download, from where, and where to pass it.
+
+        >>> print(find_record("resnet50-augmix").how_to_get())
+        get the weights of paper:resnet50-augmix from https://github.com/google-research/augmix
+        (https://drive.google.com/file/d/1z-1V3rdFiwqSECz7Wkmn4VJVefJGJGiF/view; a state dict under
+        'state_dict', its names beginning with 'module.') and pass them as weights=FILE, on the
+        command line --weights FILE
+        """
+        details = "; ".join([*self.files, *([self.layout] if self.layout else [])])
+        return (
+            f"get the weights of paper:{self.name} from {self.page} ({details}) and pass them as "
+            "weights=FILE, on the command line --weights FILE"
+        )
+
+
+@cache
+def _records() -> dict[str, PaperModel]:
+    text = (files("acclimate.models") / "paper_models.json").read_text(encoding="utf-8")
+    entries: list[dict[str, Any]] = json.loads(text)
+    lists = ("files", "sha256")
+    made = (PaperModel(**{**entry, **{k: tuple(entry[k]) for k in lists}}) for entry in entries)
+    return {record.name: record for record in made}
+
+
+def paper_names() -> list[str]:
+    """The names after ``paper:``."""
+    return sorted(_records())
+
+
+def find_record(name: str) -> PaperModel:
+    """The record of a name, with or without ``paper:``.
+
+    >>> find_record("paper:efficientnet-l2-noisy-student").size
+    475
+    """
+    records, name = _records(), name.removeprefix("paper:")
+    if name not in records:
+        raise unknown_name("paper model", name, records)
+    return records[name]
+
+
+def preset_name(spec: str) -> str:
+    """The name under which ``acclimate.presets`` knows a model: for most, the spec itself.
+
+    >>> preset_name("paper:resnet50-augmix"), preset_name("timm:resnet18")
+    ('torchvision:resnet50', 'timm:resnet18')
+    """
+    record = _records().get(spec.removeprefix("paper:")) if spec.startswith("paper:") else None
+    return spec if record is None else record.preset or spec
+
+
+def load_paper(request: Request) -> LoadedModel:
+    """Answer a request for one of the paper's models."""
+    record = find_record(request.name)
+    if request.weights is None and record.weights == "file":
+        raise AcclimateError(
+            f"expected a weights file: no library brings it; {record.how_to_get()}"
+        )
+    checked = None if request.weights is None else _checked(record, request.weights)
+    library, _, name = record.architecture.partition(":")
+    if record.name == _DINO:
+        loaded = _load_dino(request, name)
+    else:
+        try:
+            loaded = _LOADERS[library](replace(request, name=name))
+        except AcclimateError as error:
+            if request.weights is not None or request.num_classes is not None:
+                raise
+            raise AcclimateError(f"{error}. Published at {', '.join(record.files)}") from error
+    return dress(replace(loaded, source=checked or loaded.source), record)
+
+
+def dress(loaded: LoadedModel, record: PaperModel) -> LoadedModel:
+    """An architecture under the record's name, with its classifier, and fed as the record says."""
+    model = loaded.model
+    if record.name == _DINO and not isinstance(model, _LastTokens):
+        model = _LastTokens(model)
+    return replace(
+        loaded,
+        name=f"paper:{record.name}",
+        model=model,
+        preprocessing=record.preprocessing,
+        classes=imagenet_classes() if record.name == _DINO else loaded.classes,
+    )
+
+
+def _checked(record: PaperModel, path: Path) -> str:
+    """The path with what its hash says, checked before anything in the file is read."""
+    if not path.exists():
+        raise AcclimateError(f"no weights file {path}; check the path, or {record.how_to_get()}")
+    if not path.is_file() or not record.sha256:
+        return str(path)
+    with path.open("rb") as file:
+        digest = _sha256(file)
+    if digest.startswith(record.sha256):
+        return f"{path} (the published file by its sha256)"
+    if any(start in path.name for start in record.sha256):
+        raise AcclimateError(
+            f"expected the sha256 of {path} to begin as its name says, got {digest[:8]}: it is "
+            f"damaged or not the published file. Download it again from {record.files[0]}, or "
+            "rename it if you mean to use it as it is"
+        )
+    return f"{path} (not the published file: its sha256 begins with {digest[:8]})"
+
+
+def _sha256(file: Any) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+class _LastTokens(nn.Module):
+    """DINO's linear classifier for ViT-S: one layer on the class tokens of the last four blocks."""
+
+    def __init__(self, backbone: nn.Module, *, blocks: int = 4, classes: int = 1000) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.blocks = blocks
+        self.head = nn.Linear(blocks * int(backbone.num_features), classes)  # type: ignore[arg-type]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits."""
+        backbone: Any = self.backbone
+        layers = backbone.get_intermediate_layers(
+            images, n=self.blocks, return_prefix_tokens=True, norm=True
+        )
+        logits: Tensor = self.head(torch.cat([prefix[:, 0] for _, prefix in layers], dim=-1))
+        return logits
+
+
+def _load_dino(request: Request, name: str) -> LoadedModel:
+    """Both official files in a folder, or one file with the whole model (as ``adapt`` writes)."""
+    no_class_count(request)
+    assert request.weights is not None
+    import_torchvision()
+    backbone = import_optional("timm", extra="models").create_model(name, pretrained=False)
+    model = _LastTokens(backbone)
+    parts: dict[Path, nn.Module] = {request.weights: model}
+    if request.weights.is_dir():
+        names = [url.rpartition("/")[2] for url in find_record(_DINO).files]
+        parts = dict(zip((request.weights / n for n in names), (backbone, model.head), strict=True))
+    for path, part in parts.items():
+        _checked(find_record(_DINO), path)
+        fill(part, load_weights(path, unsafe_pickle=request.unsafe_pickle))
+    return LoadedModel(name=request.spec, model=model, source=str(request.weights))

@@ -1,0 +1,153 @@
+"""The networks of this package for 32 × 32 pictures: bare, or with weights that come along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from torch import nn
+
+from acclimate.data.labels import ClassList
+from acclimate.data.preprocessing import Preprocessing
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.models.cifar_resnet import resnet18, resnet50
+from acclimate.models.depth26 import ResNet26
+from acclimate.models.filling import fill
+from acclimate.models.record import LoadedModel
+from acclimate.models.weights import load_weights
+from acclimate.models.wide_resnet import WideResNet
+
+__all__ = [
+    "ARCHITECTURES",
+    "CIFAR_PREPROCESSING",
+    "PAPER_NAMES",
+    "UNTRAINED",
+    "Architecture",
+    "trained",
+]
+
+# How the package trains its own (benchmarks/train_cifar.py, AugMix's code as well). Others differ:
+# kuangliu centres by CIFAR-10's own means, RobustBench's "Standard" takes values of 0 to 1.
+CIFAR_PREPROCESSING = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
+
+UNTRAINED = "untrained: give weights (weights=FILE, on the command line --weights FILE)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """A network without weights, by the class count it is made for.
+
+    >>> print(ARCHITECTURES["wrn-26-1-gn"].untrained().describe())
+    wrn-26-1-gn
+      architecture   ResNet26, 366,938 parameters
+      normalisation  25 GroupNorm
+      preprocessing  32×32, mean (0.5, 0.5, 0.5), std (0.5, 0.5, 0.5)
+      classes        10, airplane … truck
+      weights        untrained: give weights (weights=FILE, on the command line --weights FILE)
+    """
+
+    name: str
+    build: Callable[[int], nn.Module]
+
+    def untrained(self, classes: int | None = None) -> LoadedModel:
+        """The network as made; ten classes are CIFAR-10's, of any other count nothing is known."""
+        known = classes is None or classes == len(_cifar10())
+        return LoadedModel(
+            name=self.name,
+            model=self.build(len(_cifar10()) if classes is None else classes),
+            preprocessing=CIFAR_PREPROCESSING,
+            classes=_cifar10() if known else None,
+            source=UNTRAINED,
+        )
+
+
+def _depth26(width: int, norm: str) -> Architecture:
+    return Architecture(
+        name=f"wrn-26-{width}-{norm}",
+        build=lambda classes: ResNet26(width, norm=norm, classes=classes),
+    )
+
+
+def _wide(depth: int, width: int) -> Architecture:
+    return Architecture(
+        name=f"wrn-{depth}-{width}",
+        build=lambda classes: WideResNet(depth, width, classes=classes),
+    )
+
+
+ARCHITECTURES = {
+    architecture.name: architecture
+    for architecture in (
+        _wide(28, 10),
+        _wide(40, 2),
+        *(_depth26(width, norm) for width in (1, 2, 16) for norm in ("bn", "gn")),
+        Architecture(name="resnet18-cifar", build=lambda classes: resnet18(classes=classes)),
+        Architecture(name="resnet50-cifar", build=lambda classes: resnet50(classes=classes)),
+    )
+}
+
+PAPER_NAMES = {
+    "WRN-28-10 vanilla": "wrn-28-10",
+    "WRN-40": "wrn-40-2",
+    "WRN-40-2 AM": "wrn-40-2",
+    "WRN-26-1-BN": "wrn-26-2-bn",
+    "WRN-26-1-BN vanilla": "wrn-26-2-bn",
+    "WRN-26-1-GN": "wrn-26-2-gn",
+    "WRN-26-1-GN vanilla": "wrn-26-2-gn",
+    "WRN-26-2 DANN": "wrn-26-2-bn",
+    "WRN-26-16 vanilla": "wrn-26-16-bn",
+    "WRN-26-16 UDA-SS": "wrn-26-16-bn",
+    "WRN-26-16 DANN": "wrn-26-16-bn",
+}
+"""Which architecture stands behind a row of the paper's tables.
+
+The paper prints 1.5 million parameters for "WRN-26-1" and, in the same table, for "WRN-26-2": a
+depth-26 network has that many at width 2 (1,456,858), and 366,938 at width 1. So both mean width 2
+here, and ``wrn-26-1-bn`` is the network that its name says.
+"""
+
+
+def trained(
+    architecture: str,
+    file: str | Path,
+    *,
+    preprocessing: Preprocessing,
+    classes: ClassList,
+    notes: str,
+) -> LoadedModel:
+    """An architecture with weights that come with the package.
+
+    Args:
+        architecture: A name of ``ARCHITECTURES``.
+        file: A file in the package's ``models/checkpoints``, by name, or a path to one
+            elsewhere; half precision is made float32.
+        preprocessing: How the network was fed when it was trained.
+        classes: The classes of its outputs.
+        notes: How it was trained, in a line; ``describe`` prints it as where the weights are from.
+    """
+    if architecture not in ARCHITECTURES:
+        raise unknown_name("architecture", architecture, ARCHITECTURES)
+    found = file if isinstance(file, Path) else files("acclimate.models") / "checkpoints" / file
+    if not found.is_file():
+        raise AcclimateError(
+            f"the weights {found.name} are missing from this installation; install acclimate again"
+        )
+    model = ARCHITECTURES[architecture].build(len(classes))
+    with as_file(found) as path:
+        fill(model, load_weights(path))
+    return LoadedModel(
+        name=f"acclimate:{Path(found.name).stem}",
+        model=model.eval(),
+        preprocessing=preprocessing,
+        classes=classes,
+        source=notes,
+    )
+
+
+def _cifar10() -> ClassList:
+    # Imported when it is asked for: the benchmark datasets are many modules to load for ten names.
+    from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
+
+    return ClassList(CIFAR10_CLASSES)
