@@ -13,6 +13,7 @@ import torch
 import acclimate
 from acclimate.data import list_datasets
 from acclimate.data.corruptions import corruptions
+from acclimate.models.own import checkpoints
 from acclimate.parts import PARTS
 from acclimate.recipes import RECIPES
 from nets import bn_net
@@ -83,6 +84,17 @@ def test_every_data_set_and_corruption_is_on_its_page():
         assert f"`{record.name}`" in page
     page = (ROOT / "docs/corruptions.md").read_text()
     assert all(f"| {name} |" in page for name in corruptions())
+
+
+def test_the_shipped_models_are_on_their_page():
+    page = (ROOT / "docs/models.md").read_text()
+    for name, record in checkpoints().items():
+        assert f"| `acclimate:{name}` |" in page
+        assert f"{record.error:.2f} % ({record.images:,} images" in page
+        assert f"`{record.command}`" in page
+    dann = json.loads((ROOT / "benchmarks/results/pretraining.json").read_text())
+    failed = dann["wrn-26-2-dann-mnist-m"]["error"]["target"]["value"]
+    assert f"stayed at {failed:.1f} %" in page
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from acclimate.learner import DEFAULT_LR
+from acclimate.models.paper import preset_name
 from acclimate.normalization import Source
 from acclimate.optimizers import SGD
 from acclimate.recipe import Recipe
@@ -65,7 +66,7 @@ def find_preset(recipe: str, *, model_name: str) -> Preset | None:
     >>> find_preset("rpl", model_name="torchvision:resnet50").epochs
     5
     """
-    name = model_name.lower()
+    name = preset_name(model_name).lower()
     for preset in PRESETS:
         if preset.recipe == recipe and any(fnmatchcase(name, p) for p in preset.models):
             return preset

@@ -142,8 +142,14 @@ def test_every_cifar_row_of_the_paper_has_an_architecture() -> None:
 
 @pytest.mark.parametrize(
     ("row", "printed"),
-    [("WRN-28-10 vanilla", 3.6e7), ("WRN-40-2 AM", 2.2e6), ("WRN-26-1-GN", 1.5e6)]
-    + [("WRN-26-1-BN", 1.5e6), ("WRN-26-2 DANN", 1.5e6), ("WRN-26-16 UDA-SS", 9.3e7)],
+    [
+        ("WRN-28-10 vanilla", 3.6e7),
+        ("WRN-40-2 AM", 2.2e6),
+        ("WRN-26-1-GN", 1.5e6),
+        ("WRN-26-1-BN", 1.5e6),
+        ("WRN-26-2 DANN", 1.5e6),
+        ("WRN-26-16 UDA-SS", 9.3e7),
+    ],
 )
 def test_rows_have_the_parameter_count_the_paper_prints(row: str, printed: float) -> None:
     assert float(f"{PARAMETERS[PAPER_NAMES[row]]:.1e}") == printed

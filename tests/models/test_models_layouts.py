@@ -20,6 +20,8 @@ from acclimate.models.depth26 import ResNet26
 from acclimate.models.layouts import colour_scale, to_ours
 from acclimate.models.wide_resnet import WideResNet
 
+Norm = Callable[[int], nn.Module]
+
 
 def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
@@ -128,15 +130,47 @@ class TheirResNet(nn.Module):
         return self.linear(F.avg_pool2d(x, 4).flatten(1))
 
 
+class TheirDepth26Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
+        super().__init__()
+        self.stride, self.ratio = stride, outputs // inputs
+        self.bn1, self.conv1 = norm(inputs), conv(inputs, outputs, 3, stride)
+        self.bn2, self.conv2 = norm(outputs), conv(outputs, outputs, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        change = self.conv2(F.relu(self.bn2(self.conv1(F.relu(self.bn1(x))))))
+        pooled = nn.AvgPool2d(self.stride)(x)
+        return torch.cat([pooled] + [torch.zeros_like(pooled)] * (self.ratio - 1), 1) + change
+
+
+class TheirDepth26(nn.Module):
+    def __init__(self, width: int, norm: Norm) -> None:
+        super().__init__()
+        a, b, c = 16 * width, 32 * width, 64 * width
+
+        def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+            rest = [TheirDepth26Block(outputs, outputs, 1, norm) for _ in range(3)]
+            return nn.Sequential(TheirDepth26Block(inputs, outputs, stride, norm), *rest)
+
+        self.conv1 = conv(3, 16, 3)
+        self.layer1, self.layer2, self.layer3 = stage(16, a, 1), stage(a, b, 2), stage(b, c, 2)
+        self.bn, self.fc = norm(c), nn.Linear(c, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.bn(self.layer3(self.layer2(self.layer1(self.conv1(x))))))
+        return self.fc(F.avg_pool2d(x, 8).flatten(1))
+
+
 def shaken(model: nn.Module) -> nn.Module:
     """In eval mode, with statistics and affines that matter."""
     generator = torch.Generator().manual_seed(0)
     for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d | nn.GroupNorm):
+            module.weight.data.uniform_(0.5, 1.5, generator=generator)
+            module.bias.data.normal_(0, 0.2, generator=generator)
         if isinstance(module, nn.BatchNorm2d):
-            for tensor in (module.weight, module.running_var):
-                tensor.data.uniform_(0.5, 1.5, generator=generator)
-            for tensor in (module.bias, module.running_mean):
-                tensor.data.normal_(0, 0.2, generator=generator)
+            module.running_var.uniform_(0.5, 1.5, generator=generator)
+            module.running_mean.normal_(0, 0.2, generator=generator)
     return model.eval()
 
 
@@ -150,12 +184,18 @@ def assert_same_logits(theirs: nn.Module, ours: nn.Module) -> None:
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
+def eight_groups(channels: int) -> nn.GroupNorm:
+    return nn.GroupNorm(8, channels)
+
+
 PAIRS: dict[str, Callable[[], tuple[nn.Module, nn.Module]]] = {
     "wide": lambda: (TheirWide(16, 2), WideResNet(16, 2)),
     "wide 1": lambda: (TheirWide(10, 1), WideResNet(10, 1)),
     "wide 40": lambda: (TheirWide(40, 2), WideResNet(40, 2)),
     "resnet18": lambda: (TheirResNet(TheirBasicBlock, [2, 2, 2, 2]), resnet18()),
     "resnet50": lambda: (TheirResNet(TheirBottleneck, [3, 4, 6, 3]), resnet50()),
+    "depth 26": lambda: (TheirDepth26(1, nn.BatchNorm2d), ResNet26(1)),
+    "depth 26 gn": lambda: (TheirDepth26(2, eight_groups), ResNet26(2, norm="gn")),
 }
 
 
@@ -246,11 +286,12 @@ def test_a_files_own_scale_becomes_the_preprocessing(tmp_path: Path, values: int
     assert "with its mean and std" in loaded.describe()
 
 
-def test_a_kuangliu_file_through_the_door(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["ckpt.pth", "ckpt.t7"])
+def test_a_kuangliu_file_through_the_door(tmp_path: Path, name: str) -> None:
     theirs = shaken(TheirResNet(TheirBasicBlock, [2, 2, 2, 2]))
     state = {f"module.{name}": value for name, value in theirs.state_dict().items()}
-    torch.save({"net": state, "acc": 95.4, "epoch": 199}, tmp_path / "ckpt.pth")
-    loaded = load("acclimate:resnet18-cifar", weights=tmp_path / "ckpt.pth")
+    torch.save({"net": state, "acc": 95.4, "epoch": 199}, tmp_path / name)
+    loaded = load("acclimate:resnet18-cifar", weights=tmp_path / name)
     assert_same_logits(theirs, loaded.model)
 
 

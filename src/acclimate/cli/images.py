@@ -27,7 +27,7 @@ __all__ = [
 def add_model_options(parser: Any) -> None:
     """--model and how to fill and feed it."""
     add = parser.add_argument
-    prefixes = "torchvision:, timm:, hf:, acclimate: or py:package.module:function"
+    prefixes = "torchvision:, timm:, hf:, paper:, acclimate: or py:package.module:function"
     add("--model", metavar="SPEC", help=prefixes)
     add("--weights", metavar="FILE", help="weights to fill it with: safetensors or a state dict")
     trust = "trust --weights enough to unpickle it"

@@ -39,6 +39,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(table(rows))
     if args.what == "models" and args.pattern == "*":
-        print("\nMore by prefix: 'timm:*', 'torchvision:*'.")
+        print("\nMore by prefix: 'paper:*', 'timm:*', 'torchvision:*'.")
         print("hf:NAME_OR_DIR and py:package.module:function can be loaded, not listed.")
     return 0

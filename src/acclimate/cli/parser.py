@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from acclimate._version import __version__
 from acclimate.cli.images import add_image_options, add_model_options
+from acclimate.cli.pretrain import add_options as add_pretrain_options
 from acclimate.words import Action, Keep
 
 __all__ = ["build_parser"]
@@ -31,6 +32,17 @@ Score a classifier on labelled images: errors by shift and severity, mCE, mDE, c
   acclimate evaluate --model timm:resnet50.a1_in1k --dataset imagenet-c --root data/imagenet-c
   acclimate evaluate --model acclimate:digits --images clean/ --shift imagenet/test --out scores/
   acclimate evaluate --model ... --dataset cifar10-c --root ... --shift dev --recipe rpl
+"""
+
+_PRETRAIN = """\
+Train a source model on pictures of a benchmark data set that lies on this machine.
+
+  acclimate pretrain --model acclimate:wrn-40-2 --method augmix --root data/ --out wrn/
+  acclimate pretrain --model acclimate:wrn-26-2-bn --method uda-ss --dataset mnist \\
+      --target mnist-m --root data/ --out digits/
+
+OUT/model.safetensors (half precision) is what --weights takes; OUT/summary.json says what made it.
+The same command goes on where it was stopped.
 """
 
 _CORRUPT = """\
@@ -72,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_adapt(commands)
     _add_evaluate(commands)
     _add_corrupt(commands)
+    _add_pretrain(commands)
     _add_list(commands)
     _add_show(commands)
     return parser
@@ -128,6 +141,18 @@ def _add_evaluate(commands: Any) -> None:
     add("--out", metavar="DIR", help="keep results there; the same command goes on from them")
     _add_running(command)
     command.set_defaults(command=_command("evaluate"))
+
+
+def _add_pretrain(commands: Any) -> None:
+    command = commands.add_parser(
+        "pretrain",
+        help="train a source model: plainly, with AugMix, or on two domains",
+        description=_PRETRAIN,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_pretrain_options(command)
+    _add_running(command)
+    command.set_defaults(command=_command("pretrain"))
 
 
 def _add_corrupt(commands: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from acclimate.cli.tables import table
 from acclimate.errors import AcclimateError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from acclimate.models import LoadedModel
     from acclimate.models.paper import PaperModel
+    from acclimate.selectors import Selector
 
 __all__ = ["run"]
 
@@ -36,11 +37,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         loaded = load(args.name, weights=args.weights, unsafe_pickle=args.unsafe_pickle)
     record = find_record(args.name) if args.name.startswith("paper:") else None
+    description = loaded.describe()
     facts = _facts(loaded, record)
     if args.json:
         print(json.dumps(facts, ensure_ascii=False))
         return 0
-    print(loaded.describe())
+    print(description)
     print(f"\nParameters that would learn, by selector\n{_selectors(facts['selectors'])}")
     print(f"\nPresets of the paper\n{_presets(facts['presets'])}")
     if record is not None:
@@ -77,12 +79,12 @@ def _counts(model: nn.Module) -> dict[str, Any]:
 
     from acclimate.adapters import insert_adapters
     from acclimate.parts import PARTS
-    from acclimate.selectors import Adapters, Selector
+    from acclimate.selectors import Adapters
 
     names = sorted(PARTS["selector"].names(), key=lambda name: name == "adapters")
     counts: dict[str, Any] = {}
     for name in names:
-        selector: Selector = PARTS["selector"][name]()
+        selector = cast("Selector", PARTS["selector"][name]())
         before = sum(p.numel() for p in model.parameters())
         try:
             selector.check(model)
@@ -119,7 +121,8 @@ def _selectors(counts: dict[str, Any]) -> str:
     rows = []
     for name, count in counts.items():
         added = f"of which {count['added']:,} are added" if count["added"] else ""
-        rows.append([f"  {name}", f"{count['parameters']:,}", count.get("why", added)])
+        why = count.get("why", added).partition(";")[0]
+        rows.append([f"  {name}", f"{count['parameters']:,}", why])
     return table(rows)
 
 

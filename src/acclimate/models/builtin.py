@@ -12,6 +12,7 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models._source import Request, no_class_count, with_weights
 from acclimate.models.filling import fill
 from acclimate.models.layouts import colour_scale
+from acclimate.models.own import checkpoints
 from acclimate.models.record import LoadedModel
 from acclimate.models.shipped import ARCHITECTURES, Architecture
 from acclimate.models.weights import load_weights
@@ -24,6 +25,7 @@ Maker = Callable[[], LoadedModel]
 _MAKERS: dict[str, str | Maker | Architecture] = {
     "digits": "acclimate.demo.model:load_digits_model",
     **ARCHITECTURES,
+    **{name: checkpoint.load for name, checkpoint in checkpoints().items()},
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -61,10 +62,10 @@ class PaperModel:
     @property
     def preprocessing(self) -> Preprocessing:
         """How the paper or the weights' authors feed it."""
-        own = {} if self.scale == "imagenet" else {"mean": _HALF, "std": _HALF}
-        return Preprocessing(
-            size=(self.size, self.size), resize=self.resize, interpolation=self.interpolation, **own
+        fed = Preprocessing(
+            size=(self.size, self.size), resize=self.resize, interpolation=self.interpolation
         )
+        return fed if self.scale == "imagenet" else replace(fed, mean=_HALF, std=_HALF)
 
     def how_to_get(self) -> str:
         """What to download, from where, and where to pass it.
@@ -142,8 +143,8 @@ def load_paper(request: Request) -> LoadedModel:
 def dress(loaded: LoadedModel, record: PaperModel) -> LoadedModel:
     """An architecture under the record's name, with its classifier, and fed as the record says."""
     model = loaded.model
-    if record.name == _DINO and not isinstance(model, _LastTokens):
-        model = _LastTokens(model)
+    if record.name == _DINO and not isinstance(model, DinoClassifier):
+        model = DinoClassifier(model)
     return replace(
         loaded,
         name=f"paper:{record.name}",
@@ -157,8 +158,8 @@ def _checked(record: PaperModel, path: Path) -> str:
     """The path with what its hash says, checked before anything in the file is read."""
     if not path.exists():
         raise AcclimateError(f"no weights file {path}; check the path, or {record.how_to_get()}")
-    if not path.is_file() or not record.sha256:
-        return str(path)
+    if not record.sha256 or not path.is_file() or not os.access(path, os.R_OK):
+        return str(path)  # what cannot be read is refused, with the reason, by load_weights
     with path.open("rb") as file:
         digest = _sha256(file)
     if digest.startswith(record.sha256):
@@ -179,8 +180,8 @@ def _sha256(file: Any) -> str:
     return digest.hexdigest()
 
 
-class _LastTokens(nn.Module):
-    """DINO's linear classifier for ViT-S: one layer on the class tokens of the last four blocks."""
+class DinoClassifier(nn.Module):
+    """ViT-S as DINO's authors classify with it: a layer on the class tokens of the last blocks."""
 
     def __init__(self, backbone: nn.Module, *, blocks: int = 4, classes: int = 1000) -> None:
         super().__init__()
@@ -204,7 +205,7 @@ def _load_dino(request: Request, name: str) -> LoadedModel:
     assert request.weights is not None
     import_torchvision()
     backbone = import_optional("timm", extra="models").create_model(name, pretrained=False)
-    model = _LastTokens(backbone)
+    model = DinoClassifier(backbone)
     parts: dict[Path, nn.Module] = {request.weights: model}
     if request.weights.is_dir():
         names = [url.rpartition("/")[2] for url in find_record(_DINO).files]

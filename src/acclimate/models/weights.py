@@ -18,7 +18,7 @@ from acclimate.errors import AcclimateError
 
 __all__ = ["load_weights"]
 
-_PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt")
+_PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt", ".t7")
 _NESTED = ("state_dict", "model", "model_state_dict", "net")
 # How a file of torch.save begins: a zip archive, or a pickle in the format before torch 1.6.
 _TORCH_STARTS = (b"PK\x03\x04", b"\x80")

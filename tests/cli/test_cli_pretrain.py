@@ -1,0 +1,70 @@
+"""``acclimate pretrain``: trains, writes, goes on, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from acclimate.cli import main
+from acclimate.models import load
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, shape in (("cifar10", (32, 32, 3)), ("mnist", (28, 28)), ("mnist-m", (32, 32, 3))):
+        for split in ("train", "test"):
+            labels = np.arange(40) % 10
+            images = rng.integers(0, 256, (40, *shape), dtype=np.uint8)
+            np.savez(f"{name}-{split}.npz", images=images, labels=labels)
+    return tmp_path
+
+
+def pretrain(*words: str) -> int:
+    common = ["--model", "acclimate:wrn-26-1-bn", "--root", ".", "--epochs", "1"]
+    common += ["--batch-size", "20", "--incomplete", "--quiet", "--device", "cpu"]
+    return main(["pretrain", *common, *words])
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+def test_a_model_that_loads_back(capfd):
+    assert pretrain("--out", "run", "--json") == 0
+    record = json.loads(capfd.readouterr().out)
+    assert record["error"]["source"]["images"] == 40
+    assert record["plan"]["epochs"] == 1
+    loaded = load("acclimate:wrn-26-1-bn", weights="run/model.safetensors")
+    assert len(loaded.classes) == 10
+    assert pretrain("--out", "run", "--json") == 0
+    again = json.loads(capfd.readouterr().out)
+    assert again["losses"] == record["losses"]
+    assert again["error"] == record["error"]
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+def test_two_domains(capfd):
+    words = ["--method", "dann", "--dataset", "mnist", "--target", "mnist-m", "--out", "run"]
+    assert pretrain(*words) == 0
+    out = capfd.readouterr().out
+    assert "error on the source" in out
+    assert "error on the target" in out
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--method augmx", "did you mean 'augmix'"),
+        ("--method vanilla --set q=1", "has the options flip, margin"),
+        ("--method dann", "learns from pictures of a target"),
+        ("--lr 0", "expected lr > 0"),
+        ("--epochs -1", "expected epochs > 0"),
+        ("--dataset minst", "did you mean 'mnist'"),
+        ("--root nowhere", "nothing is there"),
+    ],
+)
+def test_mistakes(words, said, capfd):
+    assert pretrain("--out", "run", *words.split()) == 2
+    assert said in capfd.readouterr().err

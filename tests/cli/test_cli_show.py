@@ -1,0 +1,129 @@
+"""``acclimate show model``: nothing is downloaded, everything known is printed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from acclimate.cli import main
+from acclimate.models._torchvision import import_torchvision
+
+needs_models = pytest.mark.skipif(
+    importlib.util.find_spec("timm") is None, reason="needs timm and torchvision"
+)
+
+
+def show(capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["show", "model", *words]) == 0
+    return capfd.readouterr().out
+
+
+def rows(text: str) -> dict[str, str]:
+    """The indented lines, by their first word."""
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  ")]
+    return {line[0]: line[1] for line in lines}
+
+
+@needs_models
+def test_a_resnet50_has_more_affines_than_the_paper_prints(capfd):
+    text = show(capfd, "paper:resnet50")
+    found = rows(text)
+    assert found["affine"] == "53,120"
+    assert found["all"] == "25,557,032"
+    assert found["last-layer"] == "2,049,000"
+    assert "prints 5.3k affine parameters" in text
+    assert found["normalisation"] == "53 BatchNorm"
+    assert "not loaded: this is the architecture alone" in text
+    assert found["rpl"] == "learning rate 0.001  batches of 128  5 epoch(s)"
+    assert found["checksum"] == "sha256 begins with 0676ba61 or 19c8e357"
+    assert found["clean"] == "error   23.9 % of ImageNet validation (tbl:table-10 of the paper)"
+    assert found["licence"].startswith("BSD-3-Clause")
+
+
+@needs_models
+def test_the_same_as_json(capfd):
+    facts = json.loads(show(capfd, "paper:resnet50-augmix", "--json"))
+    assert facts["normalisation"] == {"BatchNorm": 53}
+    assert facts["parameters"] == facts["selectors"]["all"]["parameters"] == 25_557_032
+    assert facts["selectors"]["affine"] == {"parameters": 53_120, "added": 0}
+    assert [preset["recipe"] for preset in facts["presets"]] == ["ent", "rpl"]
+    assert facts["record"]["clean_error"] == 22.47
+    assert facts["record"]["weights"] == "file"
+    assert len(facts["notes"]) == 1
+
+
+@needs_models
+def test_what_cannot_learn_says_why(capfd):
+    text = show(capfd, "paper:alexnet")
+    assert "0           AlexNet has no normalisation layers with scale and shift to adapt" in text
+    assert "found no transformer blocks" in text
+    assert "none; rates and epochs are chosen by the number of images" in text
+    assert "Note:" not in text
+
+
+@needs_models
+def test_adapters_are_counted_as_added(capfd):
+    facts = json.loads(show(capfd, "paper:vit-s16-dino", "--json"))
+    adapters = facts["selectors"]["adapters"]
+    # 24 sublayers, each 384 → 64 → 384 with biases; the layer norms learn beside them.
+    assert adapters["added"] == 24 * (384 * 64 + 64 + 64 * 384 + 384)
+    assert adapters["parameters"] == adapters["added"] + facts["selectors"]["affine"]["parameters"]
+    assert facts["parameters"] == facts["selectors"]["all"]["parameters"]
+    text = show(capfd, "paper:vit-s16-dino")
+    assert f"{facts['parameters']:,} parameters" in text
+    assert "of which 1,190,400 are added" in text
+
+
+@needs_models
+def test_a_given_file_is_tried(capfd, tmp_path: Path):
+    torch.save(import_torchvision().models.resnet18().state_dict(), tmp_path / "w.pth")
+    assert "not the published file" in show(
+        capfd, "paper:resnet18", "--weights", str(tmp_path / "w.pth")
+    )
+    assert main(["show", "model", "paper:resnet50", "--weights", str(tmp_path / "w.pth")]) == 2
+    assert "do not fit this ResNet" in capfd.readouterr().err
+    assert main(["show", "model", "paper:resnet18", "--weights", "no.pth"]) == 2
+    assert "no weights file no.pth" in capfd.readouterr().err
+
+
+def test_models_without_a_record(capfd):
+    text = show(capfd, "acclimate:digits")
+    assert rows(text)["affine"] == "256"
+    assert "Record" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["paper:resnet-50"], "did you mean 'resnet50"),
+        (["resnet50"], "expected a model with a prefix"),
+        pytest.param(["timm:resnet-50"], "did you mean 'resnet50'", marks=needs_models),
+        pytest.param(["torchvision:resnet-50"], "did you mean 'resnet50'", marks=needs_models),
+    ],
+)
+def test_mistakes(words, message, capfd):
+    assert main(["show", "model", *words]) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_a_kind_that_cannot_be_shown():
+    with pytest.raises(SystemExit, match="2"):
+        main(["show", "cake", "x"])
+
+
+def test_help_imports_no_torch():
+    code = (
+        "import sys, acclimate.cli\n"
+        "try:\n    acclimate.cli.main(['show', '--help'])\n"
+        "except SystemExit as done:\n    assert not done.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "acclimate show model paper:resnet50" in done.stdout

@@ -1,0 +1,47 @@
+"""Networks that come with the package: their records, their weights, and what they know."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from acclimate.models import load
+from acclimate.models.own import checkpoints
+
+ROOT = Path(__file__).parents[2]
+STORED = json.loads((ROOT / "benchmarks/results/pretraining.json").read_text())
+
+
+@pytest.mark.parametrize("name", sorted(checkpoints()))
+def test_records_are_the_stored_runs(name):
+    record, run = checkpoints()[name], STORED[name]
+    scored = run["error"]["target" if run["target"] else "source"]
+    assert record.error == pytest.approx(scored["value"], abs=0.005)
+    assert record.images == scored["images"]
+    for value in (run["model"], f"--epochs {run['plan']['epochs']}", run["dataset"]):
+        assert value in record.command
+
+
+@pytest.mark.parametrize("name", sorted(checkpoints()))
+def test_they_load_small_and_ready(name):
+    loaded = load(f"acclimate:{name}")
+    assert not loaded.model.training
+    assert len(loaded.classes) == 10
+    assert "trained for this package" in loaded.describe()
+    with torch.no_grad():
+        logits = loaded.model(torch.zeros(2, 3, 32, 32))
+    assert logits.shape == (2, 10)
+    assert logits.isfinite().all()
+    assert all(p.dtype == torch.float32 for p in loaded.model.parameters())
+    files = ROOT / "src/acclimate/models/checkpoints"
+    assert (files / f"{name}.safetensors").stat().st_size < 6_000_000
+
+
+@pytest.mark.parametrize("name", sorted(checkpoints()))
+def test_the_weights_are_those_that_were_scored(name):
+    data = (ROOT / f"src/acclimate/models/checkpoints/{name}.safetensors").read_bytes()
+    assert hashlib.sha256(data).hexdigest() == checkpoints()[name].sha256
