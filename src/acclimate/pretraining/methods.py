@@ -46,13 +46,19 @@ class Method:
 
     uses_target: ClassVar[bool] = False
 
-    def heads(self, features: int) -> nn.Module:
-        """What is trained beside the model, and thrown away with the training."""
+    def heads(self, model: nn.Module, features: int) -> nn.Module:
+        """What goes along with the model, and is thrown away with the training."""
         return nn.Module()
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """What is minimised."""
         raise NotImplementedError
+
+    def after_step(self, model: nn.Module, heads: nn.Module) -> None:
+        """What follows an update, such as that of a teacher."""
+
+    def finish(self, model: nn.Module, heads: nn.Module) -> None:
+        """What the model becomes when the training is over."""
 
 
 METHODS: Registry[type[Method]] = Registry("way to pretrain")

@@ -96,6 +96,7 @@ def pretrain(
     began = time.perf_counter()
     try:
         run.train(path, progress=progress)
+        method.finish(model, run.heads)
     finally:
         run.release()
     return Trained(run.losses, time.perf_counter() - began)
@@ -120,13 +121,13 @@ class _Run:
         self._target = target if method.uses_target else None
         _, classifier = find_classifier(self.model)
         features = int(getattr(classifier, "in_features", getattr(classifier, "in_channels", 0)))
-        self._heads = method.heads(features).to(device)
+        self.heads = method.heads(self.model, features).to(device)
         # Features matter to methods with heads alone; a compiled model has no place to tap them.
-        taps = any(True for _ in self._heads.parameters())
+        taps = any(True for _ in self.heads.parameters())
         called: Callable[[Tensor], Any] = torch.compile(self.model) if compiled else self.model
         self._tap = _Tap(classifier if taps else None)
         self._called = called
-        self._together = nn.ModuleDict({"model": self.model, "heads": self._heads})
+        self._together = nn.ModuleDict({"model": self.model, "heads": self.heads})
         self._generator = torch.Generator(device)
         self._optimizer = torch.optim.SGD(
             _groups(self._together, plan.weight_decay), lr=plan.lr, momentum=plan.momentum,
@@ -187,10 +188,11 @@ class _Run:
             progress=number / steps,
         )
         with _mixed_precision(examples.images.device):
-            loss = self._method.loss(self._forward, self._heads, batch)
+            loss = self._method.loss(self._forward, self.heads, batch)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._optimizer.step()
+        self._method.after_step(self.model, self.heads)
         return loss.detach()
 
     def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:

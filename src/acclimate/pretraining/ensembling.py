@@ -1,0 +1,154 @@
+"""Self-ensembling for domain adaptation (French et al. 2018): a mean teacher on the target."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from acclimate.errors import AcclimateError
+from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
+
+__all__ = ["SelfEnsembling", "moved"]
+
+Augmentation: TypeAlias = Literal["none", "tf", "tfa"]
+
+
+@METHODS.register("self-ensembling")
+@dataclass(frozen=True, kw_only=True)
+class SelfEnsembling(Method):
+    """The student learns classes on the source, and its teacher's answers on the target.
+
+    The teacher is the student's moving average, and what is handed back. The variants of the
+    paper's table: MT+TF (``confidence=None, augmentation="tf"``), MT+CT (``augmentation="none"``),
+    MT+CT+TF (as it is), MT+CT+TFA (``augmentation="tfa"``); ``intensity`` is the augmentation made
+    for SVHN, to be used with ``flip=False``.
+
+    Attributes:
+        confidence: of the teacher, from which on its answer counts; None counts all of them,
+            ever more in the course of the training.
+        augmentation: none, translation and flip, or affine maps besides.
+        flip: mirror pictures; digits are not to be mirrored.
+        intensity: scale, shift and invert the brightness.
+        weight: of the difference between student and teacher.
+        balance: weight of the loss that keeps the answers on the target evenly spread.
+        momentum: how much of the teacher stays at each step.
+    """
+
+    uses_target: ClassVar[bool] = True
+
+    confidence: float | None = 0.968
+    augmentation: Augmentation = "tf"
+    flip: bool = False
+    intensity: bool = False
+    weight: float = 3.0
+    balance: float = 0.005
+    momentum: float = 0.99
+
+    def __post_init__(self) -> None:
+        if self.augmentation not in ("none", "tf", "tfa"):
+            raise AcclimateError(
+                f"expected an augmentation of none, tf or tfa, got {self.augmentation!r}"
+            )
+
+    def heads(self, model: nn.Module, features: int) -> nn.Module:
+        """The teacher, at first the same as the student."""
+        teacher = copy.deepcopy(model)
+        # A copy made while the model is tapped would report its own features as the student's.
+        for module in teacher.modules():
+            module._forward_pre_hooks.clear()
+        return teacher.requires_grad_(False)
+
+    def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
+        """Cross-entropy on the source, squared difference from the teacher on the target."""
+        assert batch.target is not None
+        logits, _ = forward(self._input(batch.images, batch))
+        source = functional.cross_entropy(logits.float(), batch.labels)
+        student = forward(self._input(batch.target, batch))[0].float().softmax(dim=1)
+        with torch.no_grad():
+            teacher = heads(self._input(batch.target, batch)).float().softmax(dim=1)
+        apart = (student - teacher).square().mean(dim=1)
+        counts, share = self._counting(teacher, batch.progress)
+        agreement = (apart * counts).mean()
+        spread = student.mean(dim=0)
+        even = torch.full_like(spread, 1 / len(spread))
+        balance = functional.binary_cross_entropy(spread.clamp(1e-6, 1 - 1e-6), even)
+        total: Tensor = source + self.weight * (agreement + self.balance * share * balance)
+        return total
+
+    def _counting(self, teacher: Tensor, progress: float) -> tuple[Tensor, Tensor]:
+        """How much each picture counts, and how many do."""
+        if self.confidence is None:
+            # The usual ramp of mean teachers, over the first half of the training.
+            level = math.exp(-5 * (1 - min(1.0, 2 * progress)) ** 2)
+            counts = torch.full_like(teacher[:, 0], level)
+        else:
+            counts = (teacher.amax(dim=1) > self.confidence).to(teacher.dtype)
+        return counts, counts.mean()
+
+    def _input(self, images: Tensor, batch: Batch) -> Tensor:
+        """Model input, augmented anew."""
+        unit = images.float() / 255
+        if self.augmentation != "none":
+            affine = 0.1 if self.augmentation == "tfa" else 0.0
+            unit = moved(unit, batch.generator, flip=self.flip, affine=affine)
+        if self.intensity:
+            unit = _relit(unit, batch.generator)
+        return batch.normalize(unit)
+
+    @torch.no_grad()
+    def after_step(self, model: nn.Module, heads: nn.Module) -> None:
+        """Draw the teacher a little towards the student."""
+        for old, new in zip(heads.state_dict().values(), model.state_dict().values(), strict=True):
+            if old.is_floating_point():
+                old.lerp_(new, 1 - self.momentum)
+            else:
+                old.copy_(new)
+
+    def finish(self, model: nn.Module, heads: nn.Module) -> None:
+        """The teacher is the better of the two."""
+        model.load_state_dict(heads.state_dict())
+
+
+def moved(
+    images: Tensor,
+    generator: torch.Generator,
+    *,
+    flip: bool,
+    affine: float,
+    pixels: float = 2.0,
+) -> Tensor:
+    """Float pictures moved by up to ``pixels``, mirrored if asked for, their axes bent by noise.
+
+    >>> moved(torch.rand(2, 3, 8, 8), torch.Generator(), flip=True, affine=0.1).shape
+    torch.Size([2, 3, 8, 8])
+    """
+    count, device = len(images), images.device
+    maps = torch.eye(2, 3, device=device).repeat(count, 1, 1)
+    maps[:, :, :2] += affine * torch.randn(count, 2, 2, generator=generator, device=device)
+    sides = torch.tensor([images.shape[3], images.shape[2]], device=device)
+    shift = torch.rand(count, 2, generator=generator, device=device) * 2 - 1
+    maps[:, :, 2] = shift * 2 * pixels / sides
+    if flip:
+        mirrored = torch.rand(count, generator=generator, device=device) < 0.5
+        maps[:, 0] *= torch.where(mirrored, -1.0, 1.0)[:, None]
+    grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
+    return functional.grid_sample(
+        images, grid, mode="bilinear", padding_mode="border", align_corners=False
+    )
+
+
+def _relit(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Brightness scaled by 0.25 to 1.5, shifted by up to a half, and inverted half of the time."""
+
+    def uniform() -> Tensor:
+        return torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device)
+
+    inverted = torch.where(uniform() < 0.5, 1 - images, images)
+    scaled = (inverted - 0.5) * (0.25 + 1.25 * uniform()) + 0.5
+    return (scaled + uniform() - 0.5).clamp(0, 1)
