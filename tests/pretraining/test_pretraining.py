@@ -123,6 +123,17 @@ def test_a_loss_that_runs_away_is_named():
         pretrain(net(), examples(), Vanilla(), Plan(epochs=5, lr=1e30), progress=False)
 
 
+def test_a_model_with_too_few_outputs():
+    with pytest.raises(AcclimateError, match="at least 3 outputs for these labels, got 2"):
+        pretrain(
+            nn.Sequential(nn.Flatten(), nn.Linear(192, 2)),
+            examples(),
+            Vanilla(),
+            Plan(epochs=1),
+            progress=False,
+        )
+
+
 @pytest.mark.parametrize("option", ["epochs", "batch_size", "lr"])
 def test_absurd_plans(option):
     with pytest.raises(AcclimateError, match=f"expected {option} > 0, got 0"):

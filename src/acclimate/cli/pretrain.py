@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
 from pathlib import Path
 from typing import Any
 
-from acclimate.errors import AcclimateError
-from acclimate.options import parse_assignments
+from acclimate._version import __version__
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.options import parse_assignments, parse_value
 
 __all__ = ["add_options", "run"]
 
@@ -45,13 +47,13 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.models import load
     from acclimate.pretraining import METHODS, Plan, load_examples, pretrain, read_pictures
 
-    options = parse_assignments(args.set or [])
-    method = _made(METHODS[args.method], options, f"method {args.method}")
-    plan = Plan(epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, seed=args.seed)
-    device = choose_device(args.device)
+    kind = METHODS[args.method]
+    for_plan, for_method = _sorted_options(args.set or [], Plan, kind)
+    asked = {"epochs": args.epochs, "batch_size": args.batch_size, "lr": args.lr}
+    plan, method = Plan(**asked, seed=args.seed, **for_plan), kind(**for_method)
+    device, out = choose_device(args.device), _folder(args.out)
     torch.manual_seed(args.seed)
     loaded = load(args.model)
-    out = Path(args.out).expanduser()
     opened = {"preprocessing": loaded.preprocessing, "incomplete": args.incomplete}
     opened |= {"progress": not args.quiet}
     source = open_dataset(args.dataset, args.root, split="train", **opened)
@@ -68,18 +70,27 @@ def run(args: argparse.Namespace) -> int:
         plan,
         target=None if target is None else read_pictures(target, device),
         out=out,
+        identity={
+            "model": args.model,
+            "data": source.fingerprint(),
+            "target": None if target is None else target.fingerprint(),
+        },
         compiled=args.compile,
         progress=not args.quiet,
     )
+    # What is scored is what is written: the same numbers, rounded to half precision.
+    half = {
+        key: value.half() if value.is_floating_point() else value
+        for key, value in loaded.model.state_dict().items()
+    }
+    if not all(bool(torch.isfinite(value.float()).all()) for value in half.values()):
+        raise AcclimateError("the training diverged: weights are not finite; use a smaller --lr")
+    loaded.model.load_state_dict(half)
     errors = {
         domain: evaluate(loaded.model, images, device=device, progress=not args.quiet)
         .errors.error(interval=0.95)
         for domain, images in scored.items()
     }  # fmt: skip
-    half = {
-        key: value.half() if value.is_floating_point() else value
-        for key, value in loaded.model.state_dict().items()
-    }
     summary = {
         "model": args.model,
         "method": repr(method),
@@ -93,7 +104,12 @@ def run(args: argparse.Namespace) -> int:
         "losses": trained.losses,
         "seconds": round(trained.seconds, 1),
         "device": device.type,
-        "versions": {"torch": torch.__version__, "python": platform.python_version()},
+        "command": " ".join(["acclimate", *sys.argv[1:]]),
+        "versions": {
+            "acclimate": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
     }
     write_files({out / MODEL: tensors_writer(half), out / SUMMARY: json_writer(summary)})
     if args.json:
@@ -106,11 +122,31 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _made(kind: Any, options: dict[str, Any], what: str) -> Any:
+def _sorted_options(words: list[str], *kinds: Any) -> list[dict[str, Any]]:
+    """What ``--set`` changes, as the options of each of several dataclasses, in their types."""
+    found: list[dict[str, Any]] = [{} for _ in kinds]
+    for key, value in parse_assignments(words).items():
+        for kind, options in zip(kinds, found, strict=True):
+            field = kind.__dataclass_fields__.get(key)
+            if field is not None:
+                several = str(field.type).startswith("tuple")
+                parsed = value.split(",") if several else parse_value(key, value, str(field.type))
+                options[key] = tuple(parsed) if several else parsed
+                break
+        else:
+            known = [name for kind in kinds for name in kind.__dataclass_fields__]
+            raise unknown_name("option", key, known)
+    return found
+
+
+def _folder(out: str) -> Path:
+    """Where to write, tried before an hour of training is spent."""
+    folder = Path(out).expanduser()
+    probe = folder / ".probe"
     try:
-        return kind(**options)
-    except TypeError as error:
-        fields = ", ".join(kind.__dataclass_fields__)
-        raise AcclimateError(
-            f"{what} has the options {fields}; got {', '.join(options)}"
-        ) from error
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise AcclimateError(f"cannot write to --out {out!r}: {error.strerror}") from error
+    return folder

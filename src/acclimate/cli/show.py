@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,10 +34,12 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.models.loading import load, outline
     from acclimate.models.paper import find_record
 
-    if args.weights is None:
-        loaded = outline(args.name)
-    else:
-        loaded = load(args.name, weights=args.weights, unsafe_pickle=args.unsafe_pickle)
+    # What a user's own model prints must not get between us and whoever reads the JSON.
+    with redirect_stdout(sys.stderr) if args.json else nullcontext():
+        if args.weights is None:
+            loaded = outline(args.name)
+        else:
+            loaded = load(args.name, weights=args.weights, unsafe_pickle=args.unsafe_pickle)
     record = find_record(args.name) if args.name.startswith("paper:") else None
     description = loaded.describe()
     facts = _facts(loaded, record)

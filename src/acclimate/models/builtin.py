@@ -78,6 +78,8 @@ def _filled(loaded: LoadedModel, weights: Path, request: Request) -> LoadedModel
     tensors = load_weights(weights, unsafe_pickle=request.unsafe_pickle)
     fill(loaded.model, tensors)
     scale, preprocessing = colour_scale(tensors), loaded.preprocessing
+    # Ten outputs are not always CIFAR-10's: the file does not say which classes they are.
+    loaded = replace(loaded, classes=None)
     if scale is None or preprocessing is None:
         return replace(loaded, source=f"{weights}, without mean and std: check those above")
     mean, std = (part * (preprocessing.channels // len(part)) for part in scale)

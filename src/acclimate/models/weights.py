@@ -72,11 +72,8 @@ def _read_pickled(path: Path, *, unsafe_pickle: bool) -> Any:
             f"{path} was not written by torch.save (it begins with {start!r}); "
             "is it a web page or a pointer in place of the download?"
         )
-    # By where it is cut, a truncated file raises any of these (OSError: a seek before its start).
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, OSError) as error:
-        raise AcclimateError(_damaged(path, error)) from error
     except pickle.UnpicklingError as error:
         if not unsafe_pickle:
             raise AcclimateError(
@@ -84,19 +81,21 @@ def _read_pickled(path: Path, *, unsafe_pickle: bool) -> Any:
                 "If you trust where it came from: unsafe_pickle=True, on the command line "
                 f"--unsafe-pickle{_culprit(error)}"
             ) from error
+    except Exception as error:  # by where a file is cut, its reader stumbles over anything
+        raise AcclimateError(_damaged(path, error)) from error
     return _read_trusted(path)
 
 
 def _read_trusted(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=False)
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-        raise AcclimateError(_damaged(path, error)) from error
     except (ImportError, AttributeError) as error:
         raise AcclimateError(
             f"{path} holds objects of a package that is not here ({error}); install it, or save "
             "the file again with only its state_dict"
         ) from error
+    except Exception as error:
+        raise AcclimateError(_damaged(path, error)) from error
 
 
 def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "lr"):
-            if getattr(self, name) <= 0:
-                raise AcclimateError(f"expected {name} > 0, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise AcclimateError(f"expected {name} > 0, got {value}")
+        if not 0 <= self.seed < 2**40:
+            raise AcclimateError(f"expected a seed >= 0 and < 2**40, got {self.seed}")
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ def pretrain(
     *,
     target: Tensor | None = None,
     out: Path | None = None,
+    identity: Mapping[str, Any] | None = None,
     compiled: bool = False,
     progress: bool = True,
 ) -> Trained:
@@ -80,6 +85,7 @@ def pretrain(
         plan: how long and how fast.
         target: pictures of the other domain, uint8 on the same device, for methods that use them.
         out: a folder for a checkpoint after every epoch; the same call goes on from it.
+        identity: what else must be the same for a checkpoint to be gone on with (the data).
         compiled: run the model through ``torch.compile`` (worth it on a GPU, for many epochs).
         progress: show a bar on stderr.
     """
@@ -90,6 +96,7 @@ def pretrain(
             f"{type(method).__name__} learns from pictures of a target, too; give them (--target)"
         )
     run = _Run(model, examples, method, plan, target=target, compiled=compiled)
+    run.identity = dict(identity or {})
     path = None if out is None else out / CHECKPOINT
     if path is not None and path.exists():
         run.resume(path)
@@ -120,6 +127,12 @@ class _Run:
         self._examples, self._method, self._plan = examples, method, plan
         self._target = target if method.uses_target else None
         _, classifier = find_classifier(self.model)
+        outputs = getattr(classifier, "out_features", getattr(classifier, "out_channels", None))
+        if outputs is not None and outputs < examples.classes:
+            raise AcclimateError(
+                f"expected a model with at least {examples.classes} outputs for these labels, got "
+                f"{outputs}"
+            )
         features = int(getattr(classifier, "in_features", getattr(classifier, "in_channels", 0)))
         self.heads = method.heads(self.model, features).to(device)
         # Features matter to methods with heads alone; a compiled model has no place to tap them.
@@ -137,6 +150,7 @@ class _Run:
         self._per_epoch = len(examples) // self._size
         self.epoch = 0
         self.losses: list[float] = []
+        self.identity: dict[str, Any] = {}
 
     def train(self, path: Path | None, *, progress: bool) -> None:
         """All epochs that are left, with a checkpoint after each."""
@@ -223,14 +237,17 @@ class _Run:
             buffer = self._optimizer.state.get(parameter, {}).get("momentum_buffer")
             if buffer is not None:
                 tensors[f"momentum/{index}"] = buffer
-        record = {"plan": asdict(self._plan), "epoch": self.epoch, "losses": self.losses}
-        write_files({path: tensors_writer(tensors, {**record, "method": repr(self._method)})})
+        record = {**self._asked(), "epoch": self.epoch, "losses": self.losses}
+        write_files({path: tensors_writer(tensors, record)})
+
+    def _asked(self) -> dict[str, Any]:
+        """What two calls have to share for one to go on where the other stopped."""
+        return {"plan": asdict(self._plan), "method": repr(self._method), **self.identity}
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint of the same plan and method."""
         tensors, record = read_tensors(path)
-        asked: dict[str, Any] = {"plan": asdict(self._plan), "method": repr(self._method)}
-        for key, value in asked.items():
+        for key, value in self._asked().items():
             if record.get(key) != value:
                 raise AcclimateError(
                     f"{path} is of another training ({key}: {record.get(key)}, now {value}); "
