@@ -90,12 +90,21 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_adapt(commands: Any) -> None:
-    adapt = commands.add_parser(
-        "adapt",
-        help="adapt a classifier to unlabelled images",
-        description=_ADAPT,
+def _add_command(commands: Any, name: str, *, help: str, description: str) -> Any:
+    """A command whose module has its name."""
+    command = commands.add_parser(
+        name,
+        help=help,
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(command=_command(name))
+    return command
+
+
+def _add_adapt(commands: Any) -> None:
+    adapt = _add_command(
+        commands, "adapt", help="adapt a classifier to unlabelled images", description=_ADAPT
     )
     add_model_options(adapt)
     add_image_options(adapt, many=False)
@@ -107,7 +116,6 @@ def _add_adapt(commands: Any) -> None:
     add("--keep", choices=get_args(Keep), help="which state to hand back (default: last)")
     add("--out", metavar="DIR", help="write checkpoint, history, predictions.csv and summary there")
     _add_running(adapt)
-    adapt.set_defaults(command=_command("adapt"))
 
 
 def _add_running(command: Any) -> None:
@@ -124,11 +132,11 @@ def _add_output(command: Any) -> None:
 
 
 def _add_evaluate(commands: Any) -> None:
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         "evaluate",
         help="score a classifier on a labelled data set, shift by shift",
         description=_EVALUATE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_options(command)
     add_image_options(command, many=True)
@@ -140,27 +148,25 @@ def _add_evaluate(commands: Any) -> None:
     add("--interval", type=float, metavar="LEVEL", help="bootstrap interval, such as 0.95")
     add("--out", metavar="DIR", help="keep results there; the same command goes on from them")
     _add_running(command)
-    command.set_defaults(command=_command("evaluate"))
 
 
 def _add_pretrain(commands: Any) -> None:
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         "pretrain",
         help="train a source model: plainly, with AugMix, or on two domains",
         description=_PRETRAIN,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_pretrain_options(command)
     _add_running(command)
-    command.set_defaults(command=_command("pretrain"))
 
 
 def _add_corrupt(commands: Any) -> None:
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         "corrupt",
         help="turn clean images into an ImageNet-C or CIFAR-10-C of your own",
         description=_CORRUPT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = command.add_argument
     add("source", metavar="SRC", help="a folder of images, or an .npz or .npy file")
@@ -172,7 +178,6 @@ def _add_corrupt(commands: Any) -> None:
     add("--workers", type=int, metavar="N", help="threads (default: one for each core)")
     add("--seed", type=int, default=0, help="default: %(default)s")
     _add_output(command)
-    command.set_defaults(command=_command("corrupt"))
 
 
 def _add_list(commands: Any) -> None:
@@ -184,11 +189,11 @@ def _add_list(commands: Any) -> None:
 
 
 def _add_show(commands: Any) -> None:
-    show = commands.add_parser(
+    show = _add_command(
+        commands,
         "show",
         help="what is known of a model: layers, parameters, presets, weights",
         description=_SHOW,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = show.add_argument
     add("what", choices=["model"])

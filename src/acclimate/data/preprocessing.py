@@ -95,9 +95,13 @@ class Preprocessing:
         >>> grey.normalize(torch.tensor([[[[255]]]], dtype=torch.uint8)).item()
         1.0
         """
+        return self.standardize(images.to(torch.float32, copy=True).div_(255))
+
+    def standardize(self, images: Tensor) -> Tensor:
+        """Centre and scale float pictures from 0 to 1, in place, as the model was trained."""
         mean = torch.tensor(self.mean, device=images.device).view(1, -1, 1, 1)
         std = torch.tensor(self.std, device=images.device).view(1, -1, 1, 1)
-        return images.to(torch.float32, copy=True).div_(255).sub_(mean).div_(std)
+        return images.sub_(mean).div_(std)
 
     def describe(self) -> str:
         """One line a person can check."""

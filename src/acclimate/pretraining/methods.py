@@ -29,7 +29,7 @@ class Batch:
         labels: theirs.
         target: pictures of the other domain, without labels; None where there is none.
         progress: how much of the training lies behind, from 0 to 1.
-        normalize: from float pictures between 0 and 1 to model input.
+        normalize: from float pictures between 0 and 1, which it may overwrite, to model input.
         generator: for everything random, on the device.
     """
 

@@ -223,10 +223,8 @@ class _Run:
         return self._target[numbers]
 
     def _normalize(self, images: Tensor) -> Tensor:
-        record = self._examples.preprocessing
-        mean = torch.tensor(record.mean, device=images.device).view(1, -1, 1, 1)
-        std = torch.tensor(record.std, device=images.device).view(1, -1, 1, 1)
-        return ((images - mean) / std).contiguous(memory_format=torch.channels_last)
+        ready = self._examples.preprocessing.standardize(images)
+        return ready.contiguous(memory_format=torch.channels_last)
 
     # What a checkpoint holds.
 

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from comparing_draws import statistics
 from PIL import Image
 from scipy import ndimage
 from sklearn.datasets import load_sample_image
@@ -122,18 +123,6 @@ def test_flakes_fall_where_there_was_a_peak() -> None:
 
 
 # --- the fork, in distribution -------------------------------------------------------------------
-
-
-def statistics(images: np.ndarray, clean: np.ndarray) -> np.ndarray:
-    """For each draw, the mean, the variance and the power in octaves of what was changed."""
-    change = (images.astype(float) - clean).mean(axis=-1)
-    power = np.abs(np.fft.fft2(change)) ** 2
-    side = clean.shape[0]
-    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.fftfreq(side)) * side
-    octaves = [
-        power[:, (frequency >= f) & (frequency < 2 * f)].mean(axis=1) for f in 2 ** np.arange(7)
-    ]
-    return np.stack([change.mean(axis=(1, 2)), change.var(axis=(1, 2)), *octaves], axis=1)
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
