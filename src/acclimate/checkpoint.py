@@ -17,6 +17,7 @@ from acclimate.errors import AcclimateError
 __all__ = [
     "Writer",
     "json_writer",
+    "read_record",
     "read_tensors",
     "remove_partial",
     "tensors_writer",
@@ -77,10 +78,24 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read :func:`tensors_writer`'s file back."""
     try:
         with safe_open(path, framework="pt") as file:
-            record = json.loads((file.metadata() or {}).get("record", "{}"))
+            record = _record_of(file)
             return {key: file.get_tensor(key) for key in file.keys()}, record  # noqa: SIM118
     except (OSError, SafetensorError, ValueError) as error:
         raise AcclimateError(f"could not read {path}: {error}") from error
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The record of :func:`tensors_writer` alone, empty where a file has none."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return _record_of(file)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise AcclimateError(f"could not read {path}: {error}") from error
+
+
+def _record_of(file: Any) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((file.metadata() or {}).get("record", "{}"))
+    return record
 
 
 def text_writer(text: str) -> Writer:

@@ -26,6 +26,8 @@ def test_recipes_with_what_they_do(capfd):
     [
         (["recipes", "rpl*"], ["rpl", "rpl-epoch"]),
         (["models", "acclimate:dig*"], ["acclimate:digits"]),
+        (["models", "dig*"], ["acclimate:digits"]),
+        (["models", "wrn-40-2"], ["acclimate:wrn-40-2"]),
         (["models", "torchvision:resnet5?"], ["torchvision:resnet50"]),
     ],
 )
@@ -46,6 +48,10 @@ def test_models_say_how_to_find_more(capfd):
 def test_nothing_found_is_a_mistake(capfd):
     assert main(["list", "recipes", "zzz*"]) == 2
     assert "no recipes match 'zzz*'; try acclimate list recipes" in capfd.readouterr().err
+    assert main(["list", "models", "zzz*"]) == 2
+    assert "or those of a library: 'timm:zzz*', 'paper:zzz*'" in capfd.readouterr().err
+    assert main(["list", "models", "timm:zzz*"]) == 2
+    assert "or those of a library" not in capfd.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["list", "cakes"])
 

@@ -36,7 +36,7 @@ def test_a_model_that_loads_back(capfd):
     assert record["error"]["source"]["images"] == 40
     assert record["plan"]["epochs"] == 1
     loaded = load("acclimate:wrn-26-1-bn", weights="run/model.safetensors")
-    assert loaded.classes is None  # a file does not say what its ten outputs are
+    assert loaded.classes.names[0] == "airplane"
     assert pretrain("--out", "run", "--json") == 0
     again = json.loads(capfd.readouterr().out)
     assert again["losses"] == record["losses"]
@@ -69,6 +69,27 @@ def test_two_domains(capfd):
 
 
 @pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+def test_the_file_knows_the_classes_it_was_trained_on():
+    assert pretrain("--dataset", "mnist", "--out", "run") == 0
+    loaded = load("acclimate:wrn-26-1-bn", weights="run/model.safetensors")
+    assert loaded.classes.names[3] == "3"
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+def test_a_target_seen_through_corruptions(capfd):
+    words = ["--method", "uda-ss", "--target", "cifar10", "--out", "run", "--json"]
+    words += ["--target-shift", "cifar/brightness:3", "--target-shift", "cifar/contrast:5"]
+    assert pretrain(*words) == 0
+    record = json.loads(capfd.readouterr().out)
+    assert list(record["error"]) == [
+        "source",
+        "target cifar/brightness:3",
+        "target cifar/contrast:5",
+    ]
+    assert record["target_shifts"] == ["cifar/brightness:3", "cifar/contrast:5"]
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -80,6 +101,9 @@ def test_two_domains(capfd):
         ("--seed 99999999999999999999", "expected a seed"),
         ("--out /proc/nope", "cannot write to --out"),
         ("--method dann", "learns from pictures of a target"),
+        ("--target-shift cifar/fog:3", "a shift of the target needs a target"),
+        ("--target cifar10 --target-shift fog", "expected a shift as PRESET/NAME:SEVERITY"),
+        ("--set optimizer=sdg", "expected an optimizer sgd or adam"),
         ("--lr 0", "expected lr > 0"),
         ("--epochs -1", "expected epochs > 0"),
         ("--dataset minst", "did you mean 'mnist'"),

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ import torch
 
 from acclimate.cli import main
 from acclimate.models._torchvision import import_torchvision
+from acclimate.models.depth26 import ResNet26
+from acclimate.models.own import checkpoints
+
+CHECKPOINTS = Path(__file__).parents[2] / "src/acclimate/models/checkpoints"
 
 needs_models = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="needs timm and torchvision"
@@ -96,6 +101,93 @@ def test_models_without_a_record(capfd):
     text = show(capfd, "acclimate:digits")
     assert rows(text)["affine"] == "256"
     assert "Record" not in text
+    assert "Where the weights come from" not in text
+
+
+@pytest.mark.parametrize("name", sorted(checkpoints()))
+def test_a_network_of_this_package_shows_its_record(name, capfd):
+    record = checkpoints()[name]
+    facts = json.loads(show(capfd, f"acclimate:{name}", "--json"))
+    assert facts["record"] == asdict(record)
+    assert facts["origin"] is None
+    text = show(capfd, f"acclimate:{name}")
+    found = rows(text[text.index("\nRecord\n") :])
+    assert found["architecture"] == f"acclimate:{record.architecture}"
+    assert found["trained"] == f"on    {record.trained_on}"
+    assert found["error"].startswith(f"{record.error:g} % of {record.images:,} images")
+    assert found["command"] == record.command
+    assert found["checksum"] == f"sha256 {record.sha256}"
+    file = CHECKPOINTS / f"{name}.safetensors"
+    assert found["file"] == f"{file.name}, {file.stat().st_size:,} bytes, half precision"
+
+
+def test_a_users_own_weights_do_not_have_that_record(capfd):
+    weights = str(CHECKPOINTS / "wrn-26-2-uda-ss-mnist-m.safetensors")
+    text = show(capfd, "acclimate:wrn-26-2-bn-cifar10", "--weights", weights)
+    assert "Record" not in text
+    assert weights in rows(text)["weights"]
+
+
+def test_class_names_are_in_the_json(capfd):
+    facts = json.loads(show(capfd, "acclimate:wrn-26-2-bn-cifar10", "--json"))
+    assert facts["classes"][0] == "airplane"
+    assert len(facts["classes"]) == 10
+    facts = json.loads(show(capfd, "acclimate:wrn-26-1-bn", "--num-classes", "7", "--json"))
+    assert facts["classes"] is None
+
+
+@needs_models
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("timm:test_resnet", {"library": "timm", "hub": "timm/test_resnet.r160_in1k"}),
+        ("timm:test_resnet", {"licence": "apache-2.0"}),
+        (
+            "torchvision:resnet18",
+            {
+                "library": "torchvision",
+                "place": "https://download.pytorch.org/models/resnet18-f37072fd.pth",
+            },
+        ),
+    ],
+)
+def test_where_a_library_fetches_weights_from(name, expected, capfd):
+    text = show(capfd, name)
+    assert rows(text[text.index("Where the weights come from") :]).items() >= expected.items()
+    facts = json.loads(show(capfd, name, "--json"))
+    assert facts["origin"].items() >= expected.items()
+    assert facts["record"] is None
+
+
+@needs_models
+def test_given_weights_are_not_fetched(capfd, tmp_path: Path):
+    torch.save(import_torchvision().models.resnet18().state_dict(), tmp_path / "w.pth")
+    text = show(capfd, "torchvision:resnet18", "--weights", str(tmp_path / "w.pth"))
+    assert "Where the weights come from" not in text
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
+def test_a_model_on_the_hub_is_not_fetched(capfd):
+    assert main(["show", "model", "hf:no-such-one/no-such-model"]) == 2
+    err = capfd.readouterr().err
+    assert "nothing is downloaded for this" in err
+    assert "Retrying" not in err
+
+
+def test_layers_that_wait_for_pictures(capfd, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = "from torch import nn\ndef net():\n    return nn.Sequential(nn.LazyConv2d(2, 3))\n"
+    (tmp_path / "lazy_for_show.py").write_text(code)
+    assert main(["show", "model", "py:lazy_for_show:net"]) == 2
+    assert "LazyConv2d as 0, which waits for its first pictures" in capfd.readouterr().err
+
+
+def test_another_class_count(capfd, tmp_path: Path):
+    torch.save(ResNet26(1, classes=7).state_dict(), tmp_path / "w.pth")
+    words = ["acclimate:wrn-26-1-bn", "--weights", str(tmp_path / "w.pth")]
+    assert rows(show(capfd, *words, "--num-classes", "7"))["last-layer"] == "455"
+    assert main(["show", "model", *words]) == 2
+    assert "--num-classes 7" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ PARAMETERS = {
     "wrn-26-16-gn": 92_678_618,
     "resnet18-cifar": 11_173_962,
     "resnet50-cifar": 23_520_842,
+    "vit-cifar": 2_693_578,
 }
 
 

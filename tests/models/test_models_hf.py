@@ -17,6 +17,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import load
 from acclimate.models._torchvision import import_torchvision
 from acclimate.models.hf_preprocessing import preprocessing_from_hf
+from acclimate.models.loading import origin, outline
 
 if importlib.util.find_spec("transformers") is None:
     pytest.skip("needs transformers", allow_module_level=True)
@@ -125,8 +126,33 @@ def test_a_folder_or_name_that_is_not_there(
         raise OSError("We couldn't connect")
 
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", offline)
-    with pytest.raises(AcclimateError, match=r"couldn't connect.*--weights FILE"):
+    monkeypatch.setattr("acclimate.models.source_hf.hub_answers", lambda: True)
+    with pytest.raises(AcclimateError, match=r"config\.json.*couldn't connect"):
         load("hf:someone/something")
+
+
+def test_an_outline_is_made_without_weights(transformers: Any, tmp_path: Path) -> None:
+    source = resnet(transformers, "cat", "dog")
+    source.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    made = outline(f"hf:{tmp_path}")
+    shapes = {name: value.shape for name, value in source.state_dict().items()}
+    assert {name: value.shape for name, value in made.model.state_dict().items()} == shapes
+    assert all(parameter.is_meta for parameter in made.model.parameters())
+    assert made.classes is not None
+    assert made.classes.names == ("cat", "dog")
+    with pytest.raises(AcclimateError, match="are for 2 classes, got num_classes=4"):
+        outline(f"hf:{tmp_path}", num_classes=4)
+
+
+def test_where_it_would_come_from(transformers: Any, tmp_path: Path) -> None:
+    found = origin("hf:someone/something")
+    assert found is not None
+    assert (found.library, found.hub) == ("transformers", "someone/something")
+    assert str(found.place).endswith("/someone/something")
+    folder = origin(f"hf:{tmp_path}")
+    assert folder is not None
+    assert (folder.hub, folder.place) == (None, str(tmp_path.resolve()))
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def test_logits_are_theirs(pair: str) -> None:
     assert_same_logits(theirs, ours)
 
 
-@pytest.mark.parametrize("pair", ["wide", "resnet18"])
+@pytest.mark.parametrize("pair", ["wide", "resnet18", "depth 26", "depth 26 gn"])
 @pytest.mark.parametrize("prefix", ["module.", "model.", "module.model.", "1."])
 def test_prefixes_and_colour_scales_are_taken_off(pair: str, prefix: str) -> None:
     theirs, ours = PAIRS[pair]()
@@ -275,15 +275,39 @@ def test_a_robustbench_file_through_the_door(tmp_path: Path) -> None:
     assert "augmix.pt, without mean and std: check those above" in loaded.describe()
 
 
+SCALED = {
+    "acclimate:wrn-40-2": lambda: TheirWide(40, 2),
+    "acclimate:wrn-26-1-bn": lambda: TheirDepth26(1, nn.BatchNorm2d),
+}
+
+
 @pytest.mark.parametrize("values", [1, 3])
-def test_a_files_own_scale_becomes_the_preprocessing(tmp_path: Path, values: int) -> None:
-    state = TheirWide(40, 2).state_dict()
+@pytest.mark.parametrize("spec", SCALED)
+def test_a_files_own_scale_becomes_the_preprocessing(
+    tmp_path: Path, spec: str, values: int
+) -> None:
+    state = SCALED[spec]().state_dict()
     state |= {"mu": torch.zeros(1, values, 1, 1), "sigma": torch.ones(1, values, 1, 1)}
     torch.save(state, tmp_path / "scaled.pt")
-    loaded = load("acclimate:wrn-40-2", weights=tmp_path / "scaled.pt")
+    loaded = load(spec, weights=tmp_path / "scaled.pt")
     assert loaded.preprocessing is not None
     assert (loaded.preprocessing.mean, loaded.preprocessing.std) == ((0.0,) * 3, (1.0,) * 3)
     assert "with its mean and std" in loaded.describe()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("sigma", 0.0), ("sigma", -0.5), ("sigma", torch.nan), ("mu", torch.nan), ("mu", torch.inf)],
+)
+@pytest.mark.parametrize("spec", SCALED)
+def test_a_scale_that_cannot_be_is_refused(
+    tmp_path: Path, spec: str, name: str, value: float
+) -> None:
+    state = SCALED[spec]().state_dict() | {"mu": torch.zeros(3), "sigma": torch.ones(3)}
+    state[name][1] = value
+    torch.save(state, tmp_path / "scaled.pt")
+    with pytest.raises(AcclimateError, match=r"std > 0 in the colour scale.*damaged"):
+        load(spec, weights=tmp_path / "scaled.pt")
 
 
 @pytest.mark.parametrize("name", ["ckpt.pth", "ckpt.t7"])

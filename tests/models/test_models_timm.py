@@ -17,6 +17,8 @@ from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import imagenet_classes, list_models, load, norm_layers, preprocessing_of
 from acclimate.models._torchvision import import_torchvision
+from acclimate.models.loading import origin, outline
+from acclimate.models.origin import Origin
 from acclimate.models.source_timm import preprocessing_from_timm
 
 if importlib.util.find_spec("timm") is None:
@@ -117,6 +119,24 @@ def test_no_published_weights(timm: Any) -> None:
     bare = next(n for n in timm.list_models() if not timm.get_pretrained_cfg(n).has_weights)
     with pytest.raises(AcclimateError, match=r"publishes no weights.*--weights FILE"):
         load(f"timm:{bare}")
+    assert origin(f"timm:{bare}") is None
+
+
+def test_where_published_weights_come_from(timm: Any) -> None:
+    assert origin("timm:resnext101_32x8d.fb_wsl_ig1b_ft_in1k") == Origin(
+        library="timm",
+        hub="timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k",
+        place="https://download.pytorch.org/models/ig_resnext101_32x8-c38310e5.pth",
+        licence="cc-by-nc-4.0",
+    )
+    with pytest.raises(AcclimateError, match="did you mean 'resnet50'"):
+        origin("timm:resnet-50")
+
+
+def test_an_outline_is_of_the_published_class_count(timm: Any) -> None:
+    assert outline("timm:test_resnet", num_classes=1000).classes == imagenet_classes()
+    with pytest.raises(AcclimateError, match="are for 1000 classes, got num_classes=7"):
+        outline("timm:test_resnet", num_classes=7)
 
 
 def test_without_a_network_the_file_is_the_way(timm: Any, monkeypatch: pytest.MonkeyPatch) -> None:

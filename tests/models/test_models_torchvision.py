@@ -15,6 +15,8 @@ from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models import imagenet_classes, list_models, load
 from acclimate.models._torchvision import import_torchvision
+from acclimate.models.loading import origin, outline
+from acclimate.models.origin import Origin
 from acclimate.models.source_torchvision import _options
 
 if importlib.util.find_spec("torchvision") is None:
@@ -116,3 +118,14 @@ def test_classifiers_are_listed_by_prefix() -> None:
     assert all(name.startswith("torchvision:resnet") for name in found)
     assert not any("rcnn" in name for name in list_models("torchvision:*"))
     assert not any(name.startswith("torchvision:") for name in list_models("*"))
+
+
+def test_where_published_weights_come_from() -> None:
+    for tag, digest in {"": "11ad3fa6", "@IMAGENET1K_V1": "0676ba61"}.items():
+        place = f"https://download.pytorch.org/models/resnet50-{digest}.pth"
+        assert origin(f"torchvision:resnet50{tag}") == Origin(library="torchvision", place=place)
+
+
+def test_an_outline_is_of_the_published_class_count() -> None:
+    with pytest.raises(AcclimateError, match="are for 1000 classes, got num_classes=7"):
+        outline("torchvision:resnet18", num_classes=7)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pickle
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,55 @@ def test_counters_may_be_absent() -> None:
     assert_same(model, state)
 
 
+def test_counters_are_not_counted_as_matching() -> None:
+    state = make_net().state_dict()
+    del state["0.weight"]
+    with pytest.raises(AcclimateError, match=r"7 of 8 tensors match.*missing.*: 0\.weight"):
+        fill(make_net(), state)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["1.weight", "1.running_var"])
+def test_numbers_that_are_not_finite_are_refused(name: str, value: float) -> None:
+    state = make_net().state_dict()
+    state[name][-1] = value
+    model = make_net()
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    with pytest.raises(AcclimateError, match=rf"not finite, {name} the first.*diverged"):
+        fill(model, state)
+    assert_same(model, before)
+
+
+def test_large_numbers_are_finite_though_their_sum_is_not() -> None:
+    state = make_net().state_dict()
+    state["0.weight"].fill_(3e38)
+    model = make_net()
+    fill(model, state)
+    assert_same(model, state)
+
+
+def test_a_mask_of_minus_infinity_that_the_model_was_made_with_is_fine() -> None:
+    class Masked(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(2, 2)
+            self.register_buffer("mask", torch.full((2, 2), -torch.inf).triu(1))
+
+    fill(Masked(), Masked().state_dict())
+    state = Masked().state_dict()
+    state["bias"][0] = -torch.inf
+    with pytest.raises(AcclimateError, match="not finite, bias the first"):
+        fill(Masked(), state)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool, torch.complex64])
+def test_other_kinds_of_numbers_are_refused(dtype: torch.dtype) -> None:
+    state = make_net().state_dict()
+    state["3.weight"] = torch.ones_like(state["3.weight"]).to(dtype)
+    kind = str(dtype).removeprefix("torch.")
+    with pytest.raises(AcclimateError, match=rf"floating-point.*got {kind} for 3\.weight"):
+        fill(make_net(), state)
+
+
 def test_another_class_count_is_named() -> None:
     with pytest.raises(AcclimateError, match=r"for 3 classes, the model has 5.*num_classes=3"):
         fill(make_net(5), make_net(3).state_dict())
@@ -158,6 +208,45 @@ def test_a_web_page_in_place_of_weights(tmp_path: Path) -> None:
 def test_files_without_tensors(tmp_path: Path, content: Any) -> None:
     torch.save(content, tmp_path / "net.pt")
     with pytest.raises(AcclimateError, match=r"expected tensors by name|holds no tensors"):
+        load_weights(tmp_path / "net.pt")
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_numbers_and_words_beside_tensors_are_passed_over(tmp_path: Path, wrap: bool) -> None:
+    state = make_net().state_dict()
+    noted = {**state, "epoch": 3, "accuracy": 0.9, "name": "net", "_extra_state": None}
+    torch.save({"state_dict": noted} if wrap else noted, tmp_path / "net.pt")
+    assert load_weights(tmp_path / "net.pt").keys() == state.keys()
+
+
+def test_an_architectures_name_is_not_taken_for_its_weights(tmp_path: Path) -> None:
+    state = make_net().state_dict()
+    torch.save({"model": "resnet18", "net": state}, tmp_path / "net.pt")
+    assert load_weights(tmp_path / "net.pt").keys() == state.keys()
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize(
+    ("entry", "kind"), [(OrderedDict(a=torch.ones(2)), "OrderedDict"), ([1, 2], "list")]
+)
+def test_anything_else_among_tensors_is_named(
+    tmp_path: Path, entry: Any, kind: str, wrap: bool
+) -> None:
+    mixed = {**make_net().state_dict(), "optimizer": entry}
+    torch.save({"state_dict": mixed} if wrap else mixed, tmp_path / "net.pt")
+    with pytest.raises(AcclimateError, match=rf"got {kind} under 'optimizer' among them"):
+        load_weights(tmp_path / "net.pt")
+
+
+def test_a_key_that_is_no_name_is_named(tmp_path: Path) -> None:
+    torch.save({"weight": torch.ones(2), 7: torch.ones(2)}, tmp_path / "net.pt")
+    with pytest.raises(AcclimateError, match="got Tensor under 7 among them"):
+        load_weights(tmp_path / "net.pt")
+
+
+def test_entries_that_hold_no_weights_are_listed_with_their_kinds(tmp_path: Path) -> None:
+    torch.save({"epoch": 3, "parts": {"a": torch.ones(2)}}, tmp_path / "net.pt")
+    with pytest.raises(AcclimateError, match=r"got the entries epoch \(int\), parts \(dict\)"):
         load_weights(tmp_path / "net.pt")
 
 

@@ -79,8 +79,9 @@ def test_same_seed_same_model():
     assert not same(first, other)
 
 
-def test_stopped_and_gone_on_with_it_ends_the_same(tmp_path, monkeypatch):
-    plan = Plan(epochs=4, batch_size=32, lr=0.1)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_stopped_and_gone_on_with_it_ends_the_same(optimizer, tmp_path, monkeypatch):
+    plan = Plan(epochs=4, batch_size=32, lr=0.01, optimizer=optimizer)
     whole, broken = net(), net()
     pretrain(whole, examples(), AugMix(), plan, progress=False)
     steps = []
@@ -99,6 +100,7 @@ def test_stopped_and_gone_on_with_it_ends_the_same(tmp_path, monkeypatch):
     fresh = net(seed=5)
     trained = pretrain(fresh, examples(), AugMix(), plan, out=tmp_path, progress=False)
     assert len(trained.losses) == 4
+    assert trained.seconds > 0
     assert same(fresh, whole)
 
 
@@ -138,6 +140,11 @@ def test_a_model_with_too_few_outputs():
 def test_absurd_plans(option):
     with pytest.raises(AcclimateError, match=f"expected {option} > 0, got 0"):
         Plan(**{option: 0})
+
+
+def test_an_unknown_optimizer():
+    with pytest.raises(AcclimateError, match="sgd or adam, got 'adagrad'"):
+        Plan(optimizer="adagrad")
 
 
 def test_pictures_without_labels_cannot_be_trained_on():
@@ -223,7 +230,7 @@ def test_the_teacher_is_the_moving_average_and_is_handed_back():
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 1
-    method.after_step(model, teacher)
+    method.after_step(model, teacher, progress=0.5)
     weight = "0.weight"
     assert torch.allclose(teacher.state_dict()[weight], before[weight] + 0.1)
     assert not any(p.requires_grad for p in teacher.parameters())

@@ -130,7 +130,7 @@ def _percent(error: float | None) -> str:
 
 
 def _embedded_default(args: argparse.Namespace) -> int:
-    model = ("weights", "unsafe_pickle", "size", "resize", "mean", "std")
+    model = ("weights", "num_classes", "unsafe_pickle", "size", "resize", "mean", "std")
     images = ("root", "split", "incomplete", "shift")
     own = (*model, *images, "recipe", "set", "batch_size", "guard", "keep", "out")
     given = [name for name in own if getattr(args, name) is not None]

@@ -30,6 +30,8 @@ def add_model_options(parser: Any) -> None:
     prefixes = "torchvision:, timm:, hf:, paper:, acclimate: or py:package.module:function"
     add("--model", metavar="SPEC", help=prefixes)
     add("--weights", metavar="FILE", help="weights to fill it with: safetensors or a state dict")
+    count = "the class count of --weights, where it is not the architecture's own"
+    add("--num-classes", type=int, metavar="N", help=count)
     trust = "trust --weights enough to unpickle it"
     add("--unsafe-pickle", action="store_true", default=None, help=trust)
     add("--size", type=int, metavar="PX", help="input size, where the model has no record of it")
@@ -129,7 +131,12 @@ def load_model(args: argparse.Namespace) -> LoadedModel:
     from acclimate.models import load
 
     preprocessing = _preprocessing(args)
-    loaded = load(args.model, weights=args.weights, unsafe_pickle=bool(args.unsafe_pickle))
+    loaded = load(
+        args.model,
+        weights=args.weights,
+        num_classes=args.num_classes,
+        unsafe_pickle=bool(args.unsafe_pickle),
+    )
     return replace(loaded, preprocessing=preprocessing or loaded.preprocessing)
 
 

@@ -33,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
         rows = [[name] for name in list_models(args.pattern)]
     if not rows:
         hint = f"try acclimate list {args.what}"
+        if args.what == "models" and ":" not in args.pattern:
+            hint += f", or those of a library: 'timm:{args.pattern}', 'paper:{args.pattern}'"
         raise AcclimateError(f"no {args.what} match {args.pattern!r}; {hint}")
     if args.json:
         print(json.dumps([row[0] for row in rows]))

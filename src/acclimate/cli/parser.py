@@ -183,7 +183,7 @@ def _add_corrupt(commands: Any) -> None:
 def _add_list(commands: Any) -> None:
     lister = commands.add_parser("list", help="list recipes, models, data sets or corruptions")
     lister.add_argument("what", choices=["recipes", "models", "datasets", "corruptions"])
-    lister.add_argument("pattern", nargs="?", default="*", help="wildcards: 'rpl*', 'timm:resnet*'")
+    lister.add_argument("pattern", nargs="?", default="*", help="wildcards: 'wrn*', 'timm:resnet*'")
     lister.add_argument("--json", action="store_true", help="print one JSON list")
     lister.set_defaults(command=_command("listing"))
 
@@ -201,6 +201,7 @@ def _add_show(commands: Any) -> None:
         "name", metavar="NAME", help="a model with its prefix (see acclimate list models 'paper:*')"
     )
     add("--weights", metavar="FILE", help="also fill it, to see whether the file fits")
+    add("--num-classes", type=int, metavar="N", help="where it is not the architecture's own")
     add("--unsafe-pickle", action="store_true", help="trust --weights enough to unpickle it")
     add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
     show.set_defaults(command=_command("show"))

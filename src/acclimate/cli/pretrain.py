@@ -6,12 +6,17 @@ import argparse
 import json
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acclimate._version import __version__
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.options import parse_assignments, parse_value
+
+if TYPE_CHECKING:
+    from acclimate.data import ImageSource
+    from acclimate.models import LoadedModel
 
 __all__ = ["add_options", "run"]
 
@@ -28,6 +33,8 @@ def add_options(parser: Any) -> None:
     add("--root", metavar="DIR", required=True, help="where it lies; nothing is downloaded")
     add("--target", metavar="NAME", help="of dann, uda-ss, self-ensembling: the other domain")
     add("--target-root", metavar="DIR", help="where that lies (default: --root)")
+    shifts = "see the target through a corruption, cifar/fog:3; repeatable"
+    add("--target-shift", metavar="SHIFT", action="append", default=[], help=shifts)
     add("--epochs", type=int, default=30, help="default: %(default)s")
     add("--batch-size", type=int, default=256, metavar="N", help="default: %(default)s")
     add("--lr", type=float, default=0.4, help="peak of the learning rate (default: %(default)s)")
@@ -42,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
 
     from acclimate.checkpoint import json_writer, tensors_writer, write_files
     from acclimate.copying import choose_device
-    from acclimate.data import open_dataset
     from acclimate.evaluation import evaluate
     from acclimate.models import load
-    from acclimate.pretraining import METHODS, Plan, load_examples, pretrain, read_pictures
+    from acclimate.models.written import written_record
+    from acclimate.pretraining import METHODS, Plan, load_examples, open_case, pretrain
 
     kind = METHODS[args.method]
     for_plan, for_method = _sorted_options(args.set or [], Plan, kind)
@@ -54,27 +61,26 @@ def run(args: argparse.Namespace) -> int:
     device, out = choose_device(args.device), _folder(args.out)
     torch.manual_seed(args.seed)
     loaded = load(args.model)
-    opened = {"preprocessing": loaded.preprocessing, "incomplete": args.incomplete}
-    opened |= {"progress": not args.quiet}
-    source = open_dataset(args.dataset, args.root, split="train", **opened)
-    scored = {"source": open_dataset(args.dataset, args.root, split="test", **opened)}
-    target = None
-    if args.target is not None:
-        root = args.target_root or args.root
-        target = open_dataset(args.target, root, split="train", **opened)
-        scored["target"] = open_dataset(args.target, root, split="test", **opened)
+    case = open_case(
+        args.dataset,
+        args.root,
+        target=args.target,
+        target_root=args.target_root,
+        target_shifts=args.target_shift,
+        preprocessing=loaded.preprocessing,
+        device=device,
+        incomplete=args.incomplete,
+        progress=not args.quiet,
+    )
+    loaded = _for_classes_of(case.source, loaded, seed=args.seed)
     trained = pretrain(
         loaded.model,
-        load_examples(source, device),
+        load_examples(case.source, device),
         method,
         plan,
-        target=None if target is None else read_pictures(target, device),
+        target=case.target_pictures(device),
         out=out,
-        identity={
-            "model": args.model,
-            "data": source.fingerprint(),
-            "target": None if target is None else target.fingerprint(),
-        },
+        identity={"model": args.model, **case.identity()},
         compiled=args.compile,
         progress=not args.quiet,
     )
@@ -89,17 +95,18 @@ def run(args: argparse.Namespace) -> int:
     errors = {
         domain: evaluate(loaded.model, images, device=device, progress=not args.quiet)
         .errors.error(interval=0.95)
-        for domain, images in scored.items()
+        for domain, images in case.scored.items()
     }  # fmt: skip
     summary = {
         "model": args.model,
         "method": repr(method),
         "plan": vars(plan),
         "dataset": args.dataset,
-        "train_images": len(source),
-        "train_fingerprint": source.fingerprint(),
+        "train_images": len(case.source),
+        "train_fingerprint": case.identity()["data"],
         "preprocessing": loaded.preprocessing.describe() if loaded.preprocessing else None,
         "target": args.target,
+        "target_shifts": args.target_shift,
         "error": {domain: vars(error) for domain, error in errors.items()},
         "losses": trained.losses,
         "seconds": round(trained.seconds, 1),
@@ -111,15 +118,34 @@ def run(args: argparse.Namespace) -> int:
             "python": platform.python_version(),
         },
     }
-    write_files({out / MODEL: tensors_writer(half), out / SUMMARY: json_writer(summary)})
+    files = {out / name: tensors_writer(tensors) for name, tensors in trained.files.items()}
+    files[out / MODEL] = tensors_writer(half, written_record(loaded))
+    files[out / SUMMARY] = json_writer(summary)
+    write_files(files)
     if args.json:
         print(json.dumps({"out": str(out), **summary}))
     else:
         for domain, error in errors.items():
             print(f"{args.model}, {args.method}: error on the {domain} {error}")
         print(f"{trained.seconds:.0f} s of training")
-        print(f"written to {out}: {MODEL}, {SUMMARY}")
+        print(f"written to {out}: {', '.join(path.name for path in files)}")
     return 0
+
+
+def _for_classes_of(source: ImageSource, loaded: LoadedModel, *, seed: int) -> LoadedModel:
+    """The model with an output for every class of the data, made anew if it has others."""
+    import torch
+
+    from acclimate.data import ClassList
+    from acclimate.models import load
+
+    names = source.class_names
+    if not names or loaded.classes is None:
+        return loaded
+    if len(names) != len(loaded.classes):
+        torch.manual_seed(seed)
+        loaded = load(loaded.name, num_classes=len(names))
+    return replace(loaded, classes=ClassList(tuple(names)))
 
 
 def _sorted_options(words: list[str], *kinds: Any) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+from acclimate.cli.records import Rows, checkpoint_rows, origin_rows, paper_rows, rows_text
 from acclimate.cli.tables import table
 from acclimate.errors import AcclimateError
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from acclimate.models import LoadedModel
+    from acclimate.models.own import Checkpoint
     from acclimate.models.paper import PaperModel
     from acclimate.selectors import Selector
 
@@ -31,32 +33,59 @@ _TABLE_9 = (
 
 def run(args: argparse.Namespace) -> int:
     """Print what is known of a model; nothing is downloaded for that."""
-    from acclimate.models.loading import load, outline
-    from acclimate.models.paper import find_record
+    from acclimate.models.loading import load, origin, outline
 
     # What a user's own model prints must not get between us and whoever reads the JSON.
     with redirect_stdout(sys.stderr) if args.json else nullcontext():
         if args.weights is None:
-            loaded = outline(args.name)
+            loaded = outline(args.name, num_classes=args.num_classes)
         else:
-            loaded = load(args.name, weights=args.weights, unsafe_pickle=args.unsafe_pickle)
-    record = find_record(args.name) if args.name.startswith("paper:") else None
+            loaded = load(
+                args.name,
+                weights=args.weights,
+                num_classes=args.num_classes,
+                unsafe_pickle=args.unsafe_pickle,
+            )
+    record = _record(args.name, own_weights=args.weights is not None)
+    fetched = origin(args.name) if args.weights is None else None
     description = loaded.describe()
-    facts = _facts(loaded, record)
+    facts = _facts(loaded)
+    facts["origin"] = None if fetched is None else asdict(fetched)
+    facts["record"] = None if record is None else asdict(record)
     if args.json:
         print(json.dumps(facts, ensure_ascii=False))
         return 0
     print(description)
     print(f"\nParameters that would learn, by selector\n{_selectors(facts['selectors'])}")
     print(f"\nPresets of the paper\n{_presets(facts['presets'])}")
+    if fetched is not None:
+        print(f"\nWhere the weights come from\n{rows_text(origin_rows(fetched))}")
     if record is not None:
-        print(f"\nRecord\n{_record(record)}")
+        print(f"\nRecord\n{rows_text(_rows(record))}")
     for note in facts["notes"]:
         print(f"\nNote: {note}.")
     return 0
 
 
-def _facts(loaded: LoadedModel, record: PaperModel | None) -> dict[str, Any]:
+def _record(name: str, *, own_weights: bool) -> PaperModel | Checkpoint | None:
+    """What is written down of the weights; a user's own are not those of a shipped network."""
+    from acclimate.models.own import checkpoints
+    from acclimate.models.paper import find_record
+
+    if name.startswith("paper:"):
+        return find_record(name)
+    return None if own_weights else checkpoints().get(name.removeprefix("acclimate:"))
+
+
+def _rows(record: PaperModel | Checkpoint) -> Rows:
+    from acclimate.models.paper import PaperModel
+
+    if isinstance(record, PaperModel):
+        return paper_rows(record)
+    return checkpoint_rows(record)
+
+
+def _facts(loaded: LoadedModel) -> dict[str, Any]:
     from acclimate.models import norm_layers
 
     model = loaded.model
@@ -69,10 +98,10 @@ def _facts(loaded: LoadedModel, record: PaperModel | None) -> dict[str, Any]:
         "parameters": parameters,
         "normalisation": norms,
         "preprocessing": loaded.preprocessing.describe() if loaded.preprocessing else None,
+        "classes": list(loaded.classes.names) if loaded.classes else None,
         "weights": loaded.source,
         "selectors": selectors,
         "presets": _found_presets(loaded.name),
-        "record": None if record is None else asdict(record),
         "notes": _notes(selectors),
     }
 
@@ -144,23 +173,3 @@ def _presets(presets: list[dict[str, Any]]) -> str:
         for each in presets
     ]
     return table(rows)
-
-
-def _record(record: PaperModel) -> str:
-    error = "not published"
-    if record.clean_error is not None:
-        error = f"{record.clean_error:g} % of ImageNet validation ({record.clean_error_from})"
-    by = "a file you give" if record.weights == "file" else f"{record.weights} fetches them"
-    hashes = " or ".join(record.sha256)
-    rows = {
-        "model": record.title,
-        "architecture": record.architecture,
-        "weights": f"{by}; {record.page}",
-        "files": ", ".join(record.files),
-        "layout": record.layout,
-        "licence": record.license,
-        "checksum": f"sha256 begins with {hashes}" if hashes else "not published",
-        "clean error": error,
-        "note": record.note,
-    }
-    return table([[f"  {key}", value] for key, value in rows.items() if value])

@@ -27,14 +27,14 @@ def random_crops(
     n, channels, height, width = images.shape
 
     def draw(low: float, high: float) -> Tensor:
-        # Drawn on the CPU, so that a seed means the same crops on every device.
-        return low + (high - low) * torch.rand(n, generator=generator)
+        # Drawn where the generator is: from one on the CPU, a seed means the same crops anywhere.
+        return low + (high - low) * torch.rand(n, generator=generator, device=generator.device)
 
     area, aspect = draw(*scale), draw(math.log(3 / 4), math.log(4 / 3)).exp()
     wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
     x, y = draw(-1, 1) * (1 - wide), draw(-1, 1) * (1 - high)
-    flip = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0)
-    zero = torch.zeros(n)
+    flip = torch.where(draw(0, 1) < 0.5, -1.0, 1.0)
+    zero = torch.zeros_like(flip)
     rows = torch.stack([wide * flip, zero, x, zero, high, y], dim=1).view(n, 2, 3)
     shape = [n, channels, size or height, size or width]
     grid = F.affine_grid(rows.to(images), shape, align_corners=False)

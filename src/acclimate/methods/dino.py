@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from acclimate.learner import Learner
     from acclimate.step import Step
 
-__all__ = ["DINO", "Dino", "DinoHead"]
+__all__ = ["DINO", "Dino", "DinoHead", "distillation"]
 
 GLOBAL_CROPS = 2
 
@@ -64,6 +64,32 @@ class DinoHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Projections, each in [-1, 1]."""
         return F.linear(F.normalize(self.mlp(x), dim=1), F.normalize(self.prototypes, dim=1))
+
+
+def distillation(
+    students: Sequence[Tensor],
+    teachers: Sequence[Tensor],
+    centre: Tensor,
+    *,
+    student_temperature: float,
+    teacher_temperature: float,
+) -> Tensor:
+    """Cross-entropy of students with centred, sharpened teachers, of different views, per image.
+
+    The first views of the students are those of the teachers.
+
+    >>> one, other = torch.eye(4), torch.eye(4).flip(0)
+    >>> sharp = {"student_temperature": 0.1, "teacher_temperature": 0.04}
+    >>> alike = distillation([one, one], [one, one], torch.zeros(4), **sharp)
+    >>> bool((alike < distillation([one, other], [one, other], torch.zeros(4), **sharp)).all())
+    True
+    """
+    logs = [F.log_softmax(student / student_temperature, dim=1) for student in students]
+    terms = []
+    for t, teacher in enumerate(teachers):
+        target = F.softmax((teacher.detach() - centre) / teacher_temperature, dim=1)
+        terms += [-(target * log).sum(dim=1) for s, log in enumerate(logs) if s != t]
+    return torch.stack(terms).mean(dim=0)
 
 
 @dataclass
@@ -145,16 +171,13 @@ class Dino(Objective):
 
     def loss(self, state: DinoState, step: Step) -> Tensor:
         """Cross-entropy between every teacher crop and every other student crop, per image."""
-        terms = []
-        for t, teacher_view in enumerate(step.views[:GLOBAL_CROPS]):
-            target = _projections(step.teacher_of(teacher_view).projections).detach()
-            target = F.softmax((target - state.centre) / self.teacher_temperature, dim=1)
-            for s, view in enumerate(step.views):
-                if s != t:
-                    student = _projections(step.student_of(view).projections)
-                    log_p = F.log_softmax(student / self.student_temperature, dim=1)
-                    terms.append(-(target * log_p).sum(dim=1))
-        return torch.stack(terms).mean(dim=0)
+        return distillation(
+            [_projections(step.student_of(view).projections) for view in step.views],
+            [_projections(step.teacher_of(v).projections) for v in step.views[:GLOBAL_CROPS]],
+            state.centre,
+            student_temperature=self.student_temperature,
+            teacher_temperature=self.teacher_temperature,
+        )
 
     def after_step(self, state: DinoState, step: Step) -> None:
         """Move the centre towards the teacher's mean projection."""

@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import nn
+from torch.nn.parameter import is_lazy
+
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models.filling import fill
+from acclimate.models.origin import Origin
 from acclimate.models.record import LoadedModel
 from acclimate.models.weights import load_weights
+from acclimate.models.written import Written
 
 __all__ = [
+    "NOT_LOADED",
     "Request",
     "Source",
     "check_class_count",
@@ -22,32 +28,63 @@ __all__ = [
     "with_weights",
 ]
 
+NOT_LOADED = "not loaded: this is the architecture alone"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a user asked for: the spec, its part after the prefix, and the options of ``load``."""
+    """What a user asked for: the spec, its part after the prefix, and the options of ``load``.
+
+    ``written`` is what the weights file says of itself, if it does.
+    """
 
     spec: str
     name: str
     weights: Path | None = None
     num_classes: int | None = None
     unsafe_pickle: bool = False
+    written: Written | None = None
+
+    @property
+    def class_count(self) -> int | None:
+        """The class count asked for, else that of the weights file, else None."""
+        if self.num_classes is not None or self.written is None or self.written.classes is None:
+            return self.num_classes
+        return len(self.written.classes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A prefix: how a model is loaded from there, and which names it has (None: not countable)."""
+    """A prefix: how a model is loaded from there, and which names it has (None: not countable).
+
+    ``outline`` makes shapes without weights (None: only loading tells), ``origin`` says where the
+    weights would be fetched from (None: they are not fetched).
+    """
 
     load: Callable[[Request], LoadedModel]
     names: Callable[[], list[str]] | None = None
+    outline: Callable[[Request], LoadedModel] | None = None
+    origin: Callable[[Request], Origin | None] | None = None
 
 
 def with_weights(loaded: LoadedModel, request: Request) -> LoadedModel:
     """``loaded``, filled from the request's weights file if it names one."""
+    _check_shapes_are_known(loaded.model, request)
     if request.weights is None:
         return loaded
     fill(loaded.model, load_weights(request.weights, unsafe_pickle=request.unsafe_pickle))
     return replace(loaded, source=str(request.weights))
+
+
+def _check_shapes_are_known(model: nn.Module, request: Request) -> None:
+    for name, module in model.named_modules():
+        own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        if any(map(is_lazy, own)):
+            raise AcclimateError(
+                f"expected a model whose layers have their shapes from {request.spec}, got "
+                f"{type(module).__name__} as {name or 'the model'}, which waits for its first "
+                "pictures; pass a batch through the model before it is returned"
+            )
 
 
 def check_class_count(request: Request, published: int) -> None:

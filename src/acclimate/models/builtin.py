@@ -66,7 +66,7 @@ def load_builtin(request: Request) -> LoadedModel:
         raise unknown_name("acclimate model", request.name, _MAKERS)
     entry = _MAKERS[request.name]
     if isinstance(entry, Architecture):
-        loaded = replace(entry.untrained(request.num_classes), name=request.spec)
+        loaded = replace(entry.untrained(request.class_count), name=request.spec)
         return loaded if request.weights is None else _filled(loaded, request.weights, request)
     no_class_count(request)
     maker = _maker(entry) if isinstance(entry, str) else entry

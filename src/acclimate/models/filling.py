@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
@@ -17,7 +18,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
     A prefix that all names share (``module.``, ``model.``, ``_orig_mod.``) is taken off where
     that makes them match, and the layouts of other code bases (:mod:`acclimate.models.layouts`)
-    are renamed where that does. Absent ``num_batches_tracked`` counters are fine.
+    are renamed where that does. Absent ``num_batches_tracked`` counters are fine; numbers that are
+    not finite, or not of a floating type where the model's are, are refused.
 
     >>> import torch
     >>> source, copy = nn.Linear(2, 3), nn.Linear(2, 3)
@@ -27,7 +29,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     >>> fill(nn.Linear(2, 4), source.state_dict())
     Traceback (most recent call last):
     acclimate.errors.AcclimateError: the weights are for 3 classes, the model has 4;
-    make it for 3 (num_classes=3; weight: 3×2 in the file, 4×2 in the model)
+    make it for 3: num_classes=3, on the command line --num-classes 3
+    (weight: 3×2 in the file, 4×2 in the model)
     """
     expected = model.state_dict()
     given = _as_named(tensors, expected)
@@ -42,18 +45,51 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         if classes is not None and not missing and not unexpected:
             raise AcclimateError(
                 f"the weights are for {classes[0]} classes, the model has {classes[1]}; "
-                f"make it for {classes[0]} (num_classes={classes[0]}; {shapes[0]})"
+                f"make it for {classes[0]}: num_classes={classes[0]}, on the command line "
+                f"--num-classes {classes[0]} ({shapes[0]})"
             )
-        found = len(expected) - len(missing) - len(mismatched)
+        wanted = [name for name in expected if not _is_counter(name)]
+        found = sum(name in given and name not in mismatched for name in wanted)
         raise AcclimateError(
-            f"the weights do not fit this {type(model).__name__}: {found} of {len(expected)} "
+            f"the weights do not fit this {type(model).__name__}: {found} of {len(wanted)} "
             "tensors match"
             + _first_few("missing in the file", missing)
             + _first_few("unknown to the model", unexpected)
             + _first_few("of another shape", shapes)
             + "; check that the file was made for this architecture"
         )
-    model.load_state_dict({name: given[name] for name in expected if name in given}, strict=False)
+    used = {name: given[name] for name in expected if name in given}
+    _check_numbers(used, expected, {name for name, _ in model.named_buffers()})
+    model.load_state_dict(used, strict=False)
+
+
+def _check_numbers(
+    used: Mapping[str, Tensor], expected: Mapping[str, Tensor], buffers: set[str]
+) -> None:
+    for name, value in used.items():
+        if not expected[name].is_floating_point():
+            continue
+        if not value.is_floating_point():
+            raise AcclimateError(
+                f"expected floating-point numbers in the weights, got {_kind(value)} for {name}; "
+                "save them as float32 or float16"
+            )
+        # A mask that a model was made with is a buffer too, and minus infinity is what it holds.
+        is_mask = name in buffers and not _finite(expected[name])
+        if not is_mask and not _finite(value):
+            raise AcclimateError(
+                f"the weights hold numbers that are not finite, {name} the first of them: the "
+                "file is damaged or its training diverged; use another checkpoint"
+            )
+
+
+def _finite(tensor: Tensor) -> bool:
+    # A sum needs no mask of the tensor's size; where it overflowed, the mask decides.
+    return bool(tensor.sum().isfinite()) or bool(torch.isfinite(tensor).all())
+
+
+def _kind(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _as_named(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:

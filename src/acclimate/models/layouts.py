@@ -2,21 +2,27 @@
 
 A layout is known by its keys alone: RobustBench's wide residual networks (and those of AugMix,
 TRADES and others that grew from the same file) by ``block1.layer.0``, the CIFAR ResNets of
-kuangliu by ``layer1.0`` beside ``linear``. Anything else is passed on as it is.
+kuangliu by ``layer1.0`` beside ``linear``, the depth-26 networks of test-time training by ``bn``
+and ``fc`` beside it. Anything else is passed on as it is.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from torch import Tensor
 
+from acclimate.errors import AcclimateError
+
 __all__ = ["colour_scale", "to_ours"]
 
 _WIDE = "block1.layer.0.conv1.weight"
-_KUANGLIU = ("layer1.0.conv1.weight", "linear.weight")
+_STAGED = "layer1.0.conv1.weight"
+# What stands beside it in the networks whose names are ours: kuangliu's, and those of depth 26.
+_BESIDE = (("linear.weight",), ("fc.weight", "bn.weight"))
 _WIDE_BLOCK = re.compile(r"block([123])\.layer\.(\d+)\.(.+)")
 _SHORTCUT = re.compile(r"^(?:convShortcut|conv_shortcut)\b")
 # Some nets scale their own input and keep what they scale by: mu, model.sigma, normalize.mean, …
@@ -37,7 +43,9 @@ def to_ours(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     if (prefix := _prefix(state, _WIDE)) is not None:
         return _wide(_bare(state, prefix))
-    if (prefix := _prefix(state, _KUANGLIU[0])) is not None and prefix + _KUANGLIU[1] in state:
+    if (prefix := _prefix(state, _STAGED)) is not None and any(
+        all(prefix + name in state for name in names) for names in _BESIDE
+    ):
         return _bare(state, prefix)
     return dict(state)
 
@@ -56,7 +64,14 @@ def colour_scale(
         [_values(value) for name, value in state.items() if _is_scale(name, value, pattern)]
         for pattern in (_MEAN, _STD)
     )
-    return (means[0], stds[0]) if len(means) == len(stds) == 1 else None
+    if not len(means) == len(stds) == 1:
+        return None
+    if not all(map(math.isfinite, (*means[0], *stds[0]))) or min(stds[0]) <= 0:
+        raise AcclimateError(
+            f"expected finite numbers and std > 0 in the colour scale beside the weights, got mean "
+            f"{means[0]} and std {stds[0]}; the file is damaged: use another"
+        )
+    return means[0], stds[0]
 
 
 def _prefix(names: Iterable[str], ending: str) -> str | None:

@@ -15,6 +15,8 @@ from acclimate.models.shipped import CIFAR_PREPROCESSING, trained
 
 __all__ = ["Checkpoint", "checkpoints"]
 
+_FILES = resources.files("acclimate.models") / "checkpoints"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
@@ -32,6 +34,15 @@ class Checkpoint:
     images: int
     command: str
     sha256: str
+
+    @property
+    def size(self) -> int:
+        """The bytes of its file.
+
+        >>> checkpoints()["wrn-26-2-bn-cifar10"].size
+        2934124
+        """
+        return len((_FILES / f"{self.name}.safetensors").read_bytes())
 
     def load(self) -> LoadedModel:
         """The network with its weights."""
@@ -55,8 +66,8 @@ def checkpoints() -> dict[str, Checkpoint]:
     >>> checkpoints()["wrn-26-2-bn-cifar10"].architecture
     'wrn-26-2-bn'
     """
-    place = resources.files("acclimate.models") / "checkpoints" / "checkpoints.json"
-    records: dict[str, dict[str, Any]] = json.loads(place.read_text(encoding="utf-8"))
+    text = (_FILES / "checkpoints.json").read_text(encoding="utf-8")
+    records: dict[str, dict[str, Any]] = json.loads(text)
     return {name: Checkpoint(name=name, **record) for name, record in records.items()}
 
 

@@ -6,29 +6,26 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
 
 from acclimate.data.imagenet import imagenet_classes
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.models._optional import import_optional
 from acclimate.models._source import Request, no_class_count
-from acclimate.models._torchvision import import_torchvision
-from acclimate.models.filling import fill
+from acclimate.models.dino import DinoClassifier, load_dino
 from acclimate.models.record import LoadedModel
-from acclimate.models.source_timm import load_timm
-from acclimate.models.source_torchvision import load_torchvision
-from acclimate.models.weights import load_weights
+from acclimate.models.source_timm import load_timm, outline_timm
+from acclimate.models.source_torchvision import load_torchvision, outline_torchvision
 
-__all__ = ["PaperModel", "dress", "find_record", "load_paper", "paper_names", "preset_name"]
+__all__ = ["PaperModel", "find_record", "load_paper", "outline_paper", "paper_names", "preset_name"]
 
 _LOADERS = {"timm": load_timm, "torchvision": load_torchvision}
+_OUTLINES = {"timm": outline_timm, "torchvision": outline_torchvision}
 _HALF = (0.5, 0.5, 0.5)
 _DINO = "vit-s16-dino"
 
@@ -129,7 +126,8 @@ def load_paper(request: Request) -> LoadedModel:
     checked = None if request.weights is None else _checked(record, request.weights)
     library, _, name = record.architecture.partition(":")
     if record.name == _DINO:
-        loaded = _load_dino(request, name)
+        names = [url.rpartition("/")[2] for url in record.files]
+        loaded = load_dino(request, name, file_names=names, check=partial(_checked, record))
     else:
         try:
             loaded = _LOADERS[library](replace(request, name=name))
@@ -137,10 +135,21 @@ def load_paper(request: Request) -> LoadedModel:
             if request.weights is not None or request.num_classes is not None:
                 raise
             raise AcclimateError(f"{error}. Published at {', '.join(record.files)}") from error
-    return dress(replace(loaded, source=checked or loaded.source), record)
+    return _dressed(replace(loaded, source=checked or loaded.source), record)
 
 
-def dress(loaded: LoadedModel, record: PaperModel) -> LoadedModel:
+def outline_paper(request: Request) -> LoadedModel:
+    """The shapes of one of the paper's models, without its weights."""
+    record = find_record(request.name)
+    library, _, name = record.architecture.partition(":")
+    if record.name == _DINO:
+        no_class_count(request)
+    bare = _OUTLINES[library](replace(request, name=name))
+    with torch.device("meta"):
+        return _dressed(bare, record)
+
+
+def _dressed(loaded: LoadedModel, record: PaperModel) -> LoadedModel:
     """An architecture under the record's name, with its classifier, and fed as the record says."""
     model = loaded.model
     if record.name == _DINO and not isinstance(model, DinoClassifier):
@@ -178,39 +187,3 @@ def _sha256(file: Any) -> str:
     while block := file.read(1 << 20):
         digest.update(block)
     return digest.hexdigest()
-
-
-class DinoClassifier(nn.Module):
-    """ViT-S as DINO's authors classify with it: a layer on the class tokens of the last blocks."""
-
-    def __init__(self, backbone: nn.Module, *, blocks: int = 4, classes: int = 1000) -> None:
-        super().__init__()
-        self.backbone = backbone
-        self.blocks = blocks
-        self.head = nn.Linear(blocks * int(backbone.num_features), classes)  # type: ignore[arg-type]
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits."""
-        backbone: Any = self.backbone
-        layers = backbone.get_intermediate_layers(
-            images, n=self.blocks, return_prefix_tokens=True, norm=True
-        )
-        logits: Tensor = self.head(torch.cat([prefix[:, 0] for _, prefix in layers], dim=-1))
-        return logits
-
-
-def _load_dino(request: Request, name: str) -> LoadedModel:
-    """Both official files in a folder, or one file with the whole model (as ``adapt`` writes)."""
-    no_class_count(request)
-    assert request.weights is not None
-    import_torchvision()
-    backbone = import_optional("timm", extra="models").create_model(name, pretrained=False)
-    model = DinoClassifier(backbone)
-    parts: dict[Path, nn.Module] = {request.weights: model}
-    if request.weights.is_dir():
-        names = [url.rpartition("/")[2] for url in find_record(_DINO).files]
-        parts = dict(zip((request.weights / n for n in names), (backbone, model.head), strict=True))
-    for path, part in parts.items():
-        _checked(find_record(_DINO), path)
-        fill(part, load_weights(path, unsafe_pickle=request.unsafe_pickle))
-    return LoadedModel(name=request.spec, model=model, source=str(request.weights))

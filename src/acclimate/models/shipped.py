@@ -16,6 +16,7 @@ from acclimate.models.cifar_resnet import resnet18, resnet50
 from acclimate.models.depth26 import ResNet26
 from acclimate.models.filling import fill
 from acclimate.models.record import LoadedModel
+from acclimate.models.vision_transformer import VisionTransformer
 from acclimate.models.weights import load_weights
 from acclimate.models.wide_resnet import WideResNet
 
@@ -85,6 +86,12 @@ ARCHITECTURES = {
         *(_depth26(width, norm) for width in (1, 2, 16) for norm in ("bn", "gn")),
         Architecture(name="resnet18-cifar", build=lambda classes: resnet18(classes=classes)),
         Architecture(name="resnet50-cifar", build=lambda classes: resnet50(classes=classes)),
+        Architecture(
+            name="vit-cifar",
+            build=lambda classes: VisionTransformer(
+                size=32, patch=4, width=192, depth=6, heads=3, classes=classes
+            ),
+        ),
     )
 }
 

@@ -7,19 +7,28 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.models._hub import hub_answers, kept_offline
 from acclimate.models._optional import import_optional
-from acclimate.models._source import Request, check_class_count, unknown_model, unreachable
+from acclimate.models._source import (
+    NOT_LOADED,
+    Request,
+    check_class_count,
+    unknown_model,
+    unreachable,
+)
 from acclimate.models._torchvision import import_torchvision
 from acclimate.models.filling import fill
 from acclimate.models.imagenet import imagenet_classes
+from acclimate.models.origin import Origin
 from acclimate.models.record import LoadedModel
 from acclimate.models.weights import load_weights
 
-__all__ = ["load_timm", "preprocessing_of", "timm_names"]
+__all__ = ["load_timm", "origin_timm", "outline_timm", "preprocessing_of", "timm_names"]
 
 
 def timm_names() -> list[str]:
@@ -36,6 +45,33 @@ def load_timm(request: Request) -> LoadedModel:
         model, source = _published(timm, config, request)
     else:
         model, source = _from_file(timm, request), str(request.weights)
+    return _loaded(request, model, source)
+
+
+def outline_timm(request: Request) -> LoadedModel:
+    """The shapes of a timm model, without its weights."""
+    timm = _timm()
+    if (config := _config(timm, request)) is not None:
+        check_class_count(request, config.num_classes)
+    with torch.device("meta"):
+        model = timm.create_model(request.name, pretrained=False).eval()
+    return _loaded(request, model, NOT_LOADED)
+
+
+def origin_timm(request: Request) -> Origin | None:
+    """Where timm would fetch the weights; None for an architecture without any."""
+    config = _config(_timm(), request)
+    if config is None or not config.has_weights:
+        return None
+    return Origin(
+        library="timm",
+        hub=config.hf_hub_id or None,
+        place=config.url or None,
+        licence=config.license or None,
+    )
+
+
+def _loaded(request: Request, model: nn.Module, source: str) -> LoadedModel:
     return LoadedModel(
         name=request.spec,
         model=model,
@@ -111,7 +147,8 @@ def _published(timm: Any, config: Any, request: Request) -> tuple[nn.Module, str
     check_class_count(request, config.num_classes)
     weights = ".".join(part for part in (config.architecture, config.tag) if part)
     try:
-        model: nn.Module = timm.create_model(request.name, pretrained=True)
+        with kept_offline(when=bool(config.hf_hub_id) and not hub_answers()):
+            model: nn.Module = timm.create_model(request.name, pretrained=True)
     except (OSError, RuntimeError) as error:
         raise unreachable(request, f"timm's weights {weights}", error) from error
     return model, f"{weights} of timm"
@@ -120,7 +157,7 @@ def _published(timm: Any, config: Any, request: Request) -> tuple[nn.Module, str
 def _from_file(timm: Any, request: Request) -> nn.Module:
     assert request.weights is not None
     tensors = load_weights(request.weights, unsafe_pickle=request.unsafe_pickle)
-    options = {} if request.num_classes is None else {"num_classes": request.num_classes}
+    options = {} if request.class_count is None else {"num_classes": request.class_count}
     model: nn.Module = timm.create_model(request.name, pretrained=False, **options)
     fill(model, tensors)
     return model

@@ -6,19 +6,32 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import unknown_name
 from acclimate.models._optional import import_optional
-from acclimate.models._source import Request, check_class_count, unknown_model, unreachable
+from acclimate.models._source import (
+    NOT_LOADED,
+    Request,
+    check_class_count,
+    unknown_model,
+    unreachable,
+)
 from acclimate.models._torchvision import import_torchvision
 from acclimate.models.filling import fill
 from acclimate.models.imagenet import with_imagenet_ids
+from acclimate.models.origin import Origin
 from acclimate.models.record import LoadedModel
 from acclimate.models.weights import load_weights
 
-__all__ = ["load_torchvision", "torchvision_names"]
+__all__ = [
+    "load_torchvision",
+    "origin_torchvision",
+    "outline_torchvision",
+    "torchvision_names",
+]
 
 # The file torchvision publishes for DenseNets still has names with a dot too many.
 _OLD_DENSENET = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)$")
@@ -35,17 +48,14 @@ def torchvision_names() -> list[str]:
 def load_torchvision(request: Request) -> LoadedModel:
     """Answer a request for a torchvision model."""
     models = _models()
-    name, _, tag = request.name.partition("@")
-    if name not in (known := torchvision_names()):
-        raise unknown_model(request, known)
-    record = _record(models, name, tag)
+    name, record = _found(models, request)
     categories = record.meta["categories"]
     if request.weights is None:
         check_class_count(request, len(categories))
         model, source = _published(models, name, record, request), f"{record} of torchvision"
     else:
         model, source = _from_file(models, name, record, request), str(request.weights)
-    own_classes = request.num_classes not in (None, len(categories))
+    own_classes = request.class_count not in (None, len(categories))
     return LoadedModel(
         name=request.spec,
         model=model,
@@ -55,9 +65,39 @@ def load_torchvision(request: Request) -> LoadedModel:
     )
 
 
+def outline_torchvision(request: Request) -> LoadedModel:
+    """The shapes of a torchvision model, without its weights."""
+    models = _models()
+    name, record = _found(models, request)
+    categories = record.meta["categories"]
+    check_class_count(request, len(categories))
+    with torch.device("meta"):
+        model = models.get_model(name, weights=None, **_options(name, record, {})).eval()
+    return LoadedModel(
+        name=request.spec,
+        model=model,
+        preprocessing=_preprocessing(record.transforms()),
+        classes=with_imagenet_ids(categories),
+        source=NOT_LOADED,
+    )
+
+
+def origin_torchvision(request: Request) -> Origin:
+    """Where torchvision would fetch the weights."""
+    return Origin(library="torchvision", place=_found(_models(), request)[1].url)
+
+
 def _models() -> Any:
     import_torchvision()
     return import_optional("torchvision.models", extra="models")
+
+
+def _found(models: Any, request: Request) -> tuple[str, Any]:
+    """The architecture's name, and the entry of its published weights."""
+    name, _, tag = request.name.partition("@")
+    if name not in (known := torchvision_names()):
+        raise unknown_model(request, known)
+    return name, _record(models, name, tag)
 
 
 def _record(models: Any, name: str, tag: str) -> Any:
@@ -84,8 +124,8 @@ def _from_file(models: Any, name: str, record: Any, request: Request) -> nn.Modu
     if name.startswith("densenet"):
         tensors = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in tensors.items()}
     options = _options(name, record, tensors)
-    if request.num_classes is not None:
-        options["num_classes"] = request.num_classes
+    if request.class_count is not None:
+        options["num_classes"] = request.class_count
     model: nn.Module = models.get_model(name, weights=None, **options)
     fill(model, tensors)
     return model

@@ -19,6 +19,7 @@ from acclimate.errors import AcclimateError
 __all__ = ["load_weights"]
 
 _PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt", ".t7")
+_NOTES = int | float | str | None
 _NESTED = ("state_dict", "model", "model_state_dict", "net")
 # How a file of torch.save begins: a zip archive, or a pickle in the format before torch 1.6.
 _TORCH_STARTS = (b"PK\x03\x04", b"\x80")
@@ -28,8 +29,9 @@ def load_weights(path: str | Path, *, unsafe_pickle: bool = False) -> dict[str, 
     """The tensors in a ``.safetensors`` or ``torch.save`` file, by name, on the CPU in float32.
 
     A training checkpoint's ``state_dict``, ``model``, ``model_state_dict`` or ``net`` entry is
-    unwrapped. Files that hold Python objects beside tensors can run code when they are read;
-    they are refused unless ``unsafe_pickle`` says that the file is trusted.
+    unwrapped; numbers and words beside the tensors are passed over. Files that hold Python
+    objects beside tensors can run code when they are read; they are refused unless
+    ``unsafe_pickle`` says that the file is trusted.
     """
     path = Path(path)
     _check_is_there(path)
@@ -107,13 +109,12 @@ def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
             raise AcclimateError(
                 f"expected tensors by name in {path}, got {type(content).__name__}"
             )
-        inner = next((content[key] for key in _NESTED if key in content), None)
-        if inner is None:
-            raise AcclimateError(
-                f"expected tensors by name in {path}, or an entry {', '.join(_NESTED)}, "
-                f"got the entries {', '.join(list(map(str, content))[:5])}"
-            )
-        content = inner
+        # "model" is the name of the architecture in some files, and the weights in others.
+        inner = (content[key] for key in _NESTED if key in content)
+        nested = next((each for each in inner if isinstance(each, Mapping | nn.Module)), None)
+        if nested is None:
+            return _without_notes(content, path)
+        content = nested
     return dict(content)
 
 
@@ -121,6 +122,23 @@ def _is_state_dict(content: Any) -> bool:
     return isinstance(content, Mapping) and all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()
     )
+
+
+def _without_notes(content: Mapping[Any, Any], path: Path) -> dict[str, Tensor]:
+    """The tensors of a state dict that has an epoch, an accuracy or a name beside them."""
+    if not any(isinstance(value, Tensor) for value in content.values()):
+        entries = [f"{key} ({type(value).__name__})" for key, value in content.items()]
+        raise AcclimateError(
+            f"expected tensors by name in {path}, or an entry {', '.join(_NESTED)}, "
+            f"got the entries {', '.join(entries[:5])}"
+        )
+    for key, value in content.items():
+        if not isinstance(key, str) or not isinstance(value, Tensor | _NOTES):
+            raise AcclimateError(
+                f"expected tensors by name in {path}, got {type(value).__name__} under {key!r} "
+                "among them; save the model's state_dict alone"
+            )
+    return {key: value for key, value in content.items() if isinstance(value, Tensor)}
 
 
 def _float32(tensor: Tensor) -> Tensor:

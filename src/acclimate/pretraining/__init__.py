@@ -1,5 +1,7 @@
 """How source models are made: one training loop, and methods that say what it minimises."""
 
+from acclimate.pretraining.case import Case, open_case
+from acclimate.pretraining.dino import Dino
 from acclimate.pretraining.domains import Dann, UdaSs
 from acclimate.pretraining.ensembling import SelfEnsembling
 from acclimate.pretraining.examples import Examples, load_examples, read_pictures
@@ -10,7 +12,9 @@ from acclimate.pretraining.training import Plan, Trained, pretrain
 __all__ = [
     "METHODS",
     "AugMix",
+    "Case",
     "Dann",
+    "Dino",
     "Examples",
     "Method",
     "Plan",
@@ -20,6 +24,7 @@ __all__ = [
     "Vanilla",
     "learning_rate",
     "load_examples",
+    "open_case",
     "pretrain",
     "read_pictures",
 ]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["crop_and_flip"]
+__all__ = ["crop_and_flip", "recoloured"]
+
+_TO_YIQ = torch.tensor(
+    [[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]]
+)
+_FROM_YIQ = torch.linalg.inv(_TO_YIQ)
 
 
 def crop_and_flip(
@@ -33,3 +40,41 @@ def crop_and_flip(
     picture = torch.arange(count, device=device)[:, None, None]
     chosen = padded.permute(0, 2, 3, 1)[picture, rows[:, :, None], (columns + right)[:, None]]
     return chosen.permute(0, 3, 1, 2)
+
+
+def recoloured(
+    images: Tensor,
+    generator: torch.Generator,
+    *,
+    jitter: float = 0.4,
+    often: float = 0.8,
+    grey: float = 0.2,
+) -> Tensor:
+    """Float pictures, 0 to 1, in another light: DINO's colour jitter, and some of them grey.
+
+    Most of them (``often``) change in brightness and contrast by up to ``jitter``, in saturation
+    by half of that and in hue by a tenth of the circle; grey ones have no colour to change.
+
+    >>> lit = recoloured(torch.rand(4, 3, 8, 8), torch.Generator())
+    >>> lit.shape, bool((lit >= 0).all() and (lit <= 1).all())
+    (torch.Size([4, 3, 8, 8]), True)
+    """
+    count, device = len(images), images.device
+
+    def around(middle: float, radius: float) -> Tensor:
+        drawn = 2 * torch.rand(count, generator=generator, device=device) - 1
+        return torch.where(changes, middle + radius * drawn, middle)[:, None, None, None]
+
+    changes = torch.rand(count, generator=generator, device=device) < often
+    light, contrast = around(1, jitter), around(1, jitter)
+    if images.shape[1] == 3:
+        strength, angle = around(1, jitter / 2), around(0, math.tau / 10)
+        kept = torch.rand(count, 1, 1, 1, generator=generator, device=device) >= grey
+        # Brightness, and the two axes of colour: turned they change hue, shortened saturation.
+        y, i, q = torch.einsum("ij,njhw->inhw", _TO_YIQ.to(images), images)[:, :, None]
+        cosine, sine = strength * kept * angle.cos(), strength * kept * angle.sin()
+        turned = torch.cat([y, cosine * i - sine * q, sine * i + cosine * q], dim=1)
+        images = torch.einsum("ij,njhw->nihw", _FROM_YIQ.to(images), turned)
+    lit = images * light
+    mean = lit.mean(dim=(1, 2, 3), keepdim=True)
+    return (mean + (lit - mean) * contrast).clamp(0, 1)

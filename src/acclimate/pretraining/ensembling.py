@@ -76,8 +76,10 @@ class SelfEnsembling(Method):
         counts, share = self._counting(teacher, batch.progress)
         agreement = (apart * counts).mean()
         spread = student.mean(dim=0)
-        even = torch.full_like(spread, 1 / len(spread))
-        balance = functional.binary_cross_entropy(spread.clamp(1e-6, 1 - 1e-6), even)
+        spread = spread.clamp(1e-6, 1 - 1e-6)
+        even = 1 / len(spread)
+        # By hand: torch refuses its binary cross-entropy in mixed precision.
+        balance = -(even * spread.log() + (1 - even) * (1 - spread).log()).mean()
         total: Tensor = source + self.weight * (agreement + self.balance * share * balance)
         return total
 
@@ -102,7 +104,7 @@ class SelfEnsembling(Method):
         return batch.normalize(unit)
 
     @torch.no_grad()
-    def after_step(self, model: nn.Module, heads: nn.Module) -> None:
+    def after_step(self, model: nn.Module, heads: nn.Module, *, progress: float) -> None:
         """Draw the teacher a little towards the student."""
         for old, new in zip(heads.state_dict().values(), model.state_dict().values(), strict=True):
             if old.is_floating_point():

@@ -55,9 +55,11 @@ def load_examples(source: ImageSource, device: torch.device | str = "cpu") -> Ex
     return Examples(read_pictures(source, device), source.labels.to(device), source.preprocessing)
 
 
-def read_pictures(source: ImageSource, device: torch.device | str) -> Tensor:
-    """All pictures of a source, uint8 N×C×H×W on a device, labels aside."""
+def read_pictures(
+    source: ImageSource, device: torch.device | str, *, numbers: Tensor | None = None
+) -> Tensor:
+    """Pictures of a source, all or those of some numbers, uint8 N×C×H×W on a device."""
     if source.preprocessing is None:
         raise AcclimateError("expected uint8 pictures to train on, got float model input")
-    parts = torch.arange(len(source)).split(_AT_ONCE)
-    return torch.cat([source.read(part).to(device) for part in parts])
+    wanted = torch.arange(len(source)) if numbers is None else numbers
+    return torch.cat([source.read(part).to(device) for part in wanted.split(_AT_ONCE)])

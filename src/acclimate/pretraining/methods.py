@@ -54,11 +54,15 @@ class Method:
         """What is minimised."""
         raise NotImplementedError
 
-    def after_step(self, model: nn.Module, heads: nn.Module) -> None:
-        """What follows an update, such as that of a teacher."""
+    def after_step(self, model: nn.Module, heads: nn.Module, *, progress: float) -> None:
+        """What follows an update, such as that of a teacher; ``progress`` as in ``Batch``."""
 
     def finish(self, model: nn.Module, heads: nn.Module) -> None:
         """What the model becomes when the training is over."""
+
+    def files(self, heads: nn.Module) -> dict[str, dict[str, Tensor]]:
+        """What is worth keeping beside the model: tensors by file name."""
+        return {}
 
 
 METHODS: Registry[type[Method]] = Registry("way to pretrain")

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from acclimate.outputs import find_classifier, logits_of
 from acclimate.pretraining.examples import Examples
 from acclimate.pretraining.methods import Batch, Method
 from acclimate.pretraining.schedule import learning_rate
-from acclimate.state import under
+from acclimate.state import pack, under, unpack
 
 __all__ = ["CHECKPOINT", "Plan", "Trained", "pretrain"]
 
@@ -36,6 +36,7 @@ class Plan:
         batch_size: pictures per step.
         lr: the peak of the learning rate.
         weight_decay: of all weights but scales, shifts and biases.
+        optimizer: "sgd", or "adam" with decoupled weight decay.
         momentum: of SGD, in Nesterov's form.
         seed: order, augmentation; the caller's for the initial weights.
     """
@@ -44,6 +45,7 @@ class Plan:
     batch_size: int = 256
     lr: float = 0.4
     weight_decay: float = 5e-4
+    optimizer: str = "sgd"
     momentum: float = 0.9
     seed: int = 0
 
@@ -52,16 +54,25 @@ class Plan:
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise AcclimateError(f"expected {name} > 0, got {value}")
+        if self.optimizer not in ("sgd", "adam"):
+            raise AcclimateError(f"expected an optimizer sgd or adam, got {self.optimizer!r}")
         if not 0 <= self.seed < 2**40:
             raise AcclimateError(f"expected a seed >= 0 and < 2**40, got {self.seed}")
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished training: the losses of its epochs, and the seconds it took in this process."""
+    """A finished training.
+
+    Attributes:
+        losses: the mean of each epoch.
+        seconds: spent on the epochs, in all processes if it was resumed.
+        files: what the method leaves beside the model, tensors by file name.
+    """
 
     losses: list[float]
     seconds: float
+    files: dict[str, dict[str, Tensor]] = field(default_factory=dict)
 
 
 def pretrain(
@@ -100,13 +111,12 @@ def pretrain(
     path = None if out is None else out / CHECKPOINT
     if path is not None and path.exists():
         run.resume(path)
-    began = time.perf_counter()
     try:
         run.train(path, progress=progress)
         method.finish(model, run.heads)
     finally:
         run.release()
-    return Trained(run.losses, time.perf_counter() - began)
+    return Trained(run.losses, run.seconds, method.files(run.heads))
 
 
 class _Run:
@@ -142,13 +152,11 @@ class _Run:
         self._called = called
         self._together = nn.ModuleDict({"model": self.model, "heads": self.heads})
         self._generator = torch.Generator(device)
-        self._optimizer = torch.optim.SGD(
-            _groups(self._together, plan.weight_decay), lr=plan.lr, momentum=plan.momentum,
-            nesterov=plan.momentum > 0,
-        )  # fmt: skip
+        self._optimizer = _optimizer(self._together, plan)
         self._size = min(plan.batch_size, len(examples))
         self._per_epoch = len(examples) // self._size
         self.epoch = 0
+        self.seconds = 0.0
         self.losses: list[float] = []
         self.identity: dict[str, Any] = {}
 
@@ -172,7 +180,7 @@ class _Run:
 
     def train_epoch(self) -> float:
         """One pass in a new order; the mean loss."""
-        device = self._examples.images.device
+        began, device = time.perf_counter(), self._examples.images.device
         # By epoch, so that a run that goes on draws what an unbroken one would have drawn.
         self._generator.manual_seed(self._plan.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self._examples), generator=self._generator, device=device)
@@ -186,6 +194,7 @@ class _Run:
         if not torch.isfinite(total):
             raise AcclimateError(f"the loss is {loss} in epoch {self.epoch}; use a smaller lr")
         self.losses.append(loss)
+        self.seconds += time.perf_counter() - began
         return loss
 
     def _step(self, chosen: Tensor, number: int) -> Tensor:
@@ -206,7 +215,7 @@ class _Run:
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._optimizer.step()
-        self._method.after_step(self.model, self.heads)
+        self._method.after_step(self.model, self.heads, progress=number / steps)
         return loss.detach()
 
     def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,13 +238,15 @@ class _Run:
     # What a checkpoint holds.
 
     def save(self, path: Path) -> None:
-        """Model, momentum and how far it is, whole or not at all."""
+        """Model, optimiser and how far it is, whole or not at all."""
         tensors = {f"state/{k}": v for k, v in self._together.state_dict().items()}
-        for index, parameter in enumerate(self._together.parameters()):
-            buffer = self._optimizer.state.get(parameter, {}).get("momentum_buffer")
-            if buffer is not None:
-                tensors[f"momentum/{index}"] = buffer
-        record = {**self._asked(), "epoch": self.epoch, "losses": self.losses}
+        tensors |= {f"optimizer/{k}": v for k, v in pack(self._optimizer).items()}
+        record = {
+            **self._asked(),
+            "epoch": self.epoch,
+            "losses": self.losses,
+            "seconds": self.seconds,
+        }
         write_files({path: tensors_writer(tensors, record)})
 
     def _asked(self) -> dict[str, Any]:
@@ -256,11 +267,9 @@ class _Run:
         except RuntimeError as error:
             first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
             raise AcclimateError(f"{path} is of another architecture: {first}") from error
-        for index, parameter in enumerate(self._together.parameters()):
-            if f"momentum/{index}" in tensors:
-                buffer = tensors[f"momentum/{index}"].to(parameter)
-                self._optimizer.state[parameter]["momentum_buffer"] = buffer
+        unpack(self._optimizer, under("optimizer/", tensors))
         self.epoch, self.losses = record["epoch"], record["losses"]
+        self.seconds = record["seconds"]
 
 
 class _Tap:
@@ -284,6 +293,16 @@ class _Tap:
         self._fed = None
         if self._hook is not None:
             self._hook.remove()
+
+
+def _optimizer(model: nn.Module, plan: Plan) -> torch.optim.Optimizer:
+    groups = _groups(model, plan.weight_decay)
+    if plan.optimizer == "adam":
+        return torch.optim.AdamW(groups, lr=plan.lr)
+    momentum, on_gpu = plan.momentum, next(model.parameters()).is_cuda
+    return torch.optim.SGD(
+        groups, lr=plan.lr, momentum=momentum, nesterov=momentum > 0, fused=on_gpu
+    )
 
 
 def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
