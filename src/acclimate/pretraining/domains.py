@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from acclimate.errors import AcclimateError
 from acclimate.pretraining.augment import crop_and_flip
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
@@ -56,12 +57,23 @@ class Dann(Method):
 
     A head learns to tell source from target by the features; its gradient, turned round, teaches
     the model features it cannot tell them by.
+
+    Attributes:
+        strength: what the turned gradient grows to. At 1, as published, a deep network soon fools
+            the head with classes of the target that lie on other classes of the source.
+        flip: mirror pictures.
+        margin: by how many pixels to move them.
     """
 
     uses_target: ClassVar[bool] = True
 
+    strength: float = 1.0
     flip: bool = False
     margin: int = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.strength) and self.strength >= 0):
+            raise AcclimateError(f"expected a strength >= 0, got {self.strength}")
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """The judge of domains."""
@@ -79,7 +91,8 @@ class Dann(Method):
             logits, features = forward(batch.normalize(seen.float() / 255))
             if domain == 0:
                 losses.append(functional.cross_entropy(logits.float(), batch.labels))
-            judged = heads(reversed_gradient(features.float(), reversal(batch.progress)))
+            strength = self.strength * reversal(batch.progress)
+            judged = heads(reversed_gradient(features.float(), strength))
             truth = torch.full((len(images),), domain, device=images.device)
             losses.append(functional.cross_entropy(judged.float(), truth))
         return torch.stack(losses).sum()

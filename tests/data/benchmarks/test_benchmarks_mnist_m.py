@@ -75,14 +75,14 @@ def test_a_list_that_is_wrong(tmp_path, text, message):
 
 
 def test_what_was_built_can_be_opened(tmp_path):
-    images = np.resize(build_mnist_m(DIGITS, PHOTOS), (10_000, 28, 28, 3))
+    images = np.resize(build_mnist_m(DIGITS, PHOTOS[:1]), (10_000, 32, 32, 3))
     np.savez(tmp_path / "mnist-m-test.npz", images=images, labels=np.arange(10_000) % 10)
     source = open_dataset("mnist-m", tmp_path)
     assert source.read(torch.tensor([0])).shape == (1, 3, 32, 32)
 
 
 def test_a_built_picture_is_a_piece_of_a_photo_minus_the_digit():
-    built = build_mnist_m(DIGITS, PHOTOS[:1], seed=3)
+    built = build_mnist_m(DIGITS, PHOTOS[:1], seed=3, margin=0, black_and_white=False)
     assert built.shape == (5, 28, 28, 3)
     assert built.dtype == np.uint8
     photo = PHOTOS[0].astype(int)
@@ -95,10 +95,19 @@ def test_a_built_picture_is_a_piece_of_a_photo_minus_the_digit():
         assert any(np.array_equal(piece, picture) for piece in pieces)
 
 
+def test_as_published_any_ink_is_full_ink_in_the_middle_of_32_pixels():
+    digits = np.zeros((1, 28, 28), np.uint8)
+    digits[0, 3, 5] = 1
+    photo = np.full((32, 32, 3), 100, np.uint8)
+    expected = photo.copy()
+    expected[5, 7] = 155
+    np.testing.assert_array_equal(build_mnist_m(digits, [photo])[0], expected)
+
+
 def test_building_hangs_on_the_seed_and_the_number_alone():
-    first = build_mnist_m(DIGITS, PHOTOS, seed=1)
-    np.testing.assert_array_equal(build_mnist_m(DIGITS[:2], PHOTOS, seed=1), first[:2])
-    assert not np.array_equal(build_mnist_m(DIGITS, PHOTOS, seed=2), first)
+    first = build_mnist_m(DIGITS, PHOTOS, seed=1, margin=0)
+    np.testing.assert_array_equal(build_mnist_m(DIGITS[:2], PHOTOS, seed=1, margin=0), first[:2])
+    assert not np.array_equal(build_mnist_m(DIGITS, PHOTOS, seed=2, margin=0), first)
 
 
 def test_photos_from_a_folder_are_the_same_as_arrays(tmp_path):
@@ -106,18 +115,19 @@ def test_photos_from_a_folder_are_the_same_as_arrays(tmp_path):
     Image.fromarray(PHOTOS[0]).save(tmp_path / "a.png")
     Image.fromarray(PHOTOS[1]).save(tmp_path / "below/b.png")
     np.testing.assert_array_equal(
-        build_mnist_m(DIGITS, tmp_path, seed=4), build_mnist_m(DIGITS, PHOTOS, seed=4)
+        build_mnist_m(DIGITS, tmp_path, seed=4, margin=0),
+        build_mnist_m(DIGITS, PHOTOS, seed=4, margin=0),
     )
 
 
 def test_grey_photos_have_three_equal_channels():
-    built = build_mnist_m(DIGITS * 0, [PHOTOS[1][:, :, 0]])
+    built = build_mnist_m(DIGITS * 0, [PHOTOS[1][:, :, 0]], margin=0)
     np.testing.assert_array_equal(built[0], np.repeat(PHOTOS[1][:, :, :1], 3, axis=2))
 
 
 def test_every_place_of_a_photo_can_be_taken():
     photo = np.arange(29 * 29, dtype=np.uint16).reshape(29, 29).astype(np.uint8)
-    corners = build_mnist_m(np.zeros((60, 28, 28), np.uint8), [photo])[:, 0, 0, 0]
+    corners = build_mnist_m(np.zeros((60, 28, 28), np.uint8), [photo], margin=0)[:, 0, 0, 0]
     assert set(corners.tolist()) == {0, 1, 29, 30}
 
 
@@ -127,7 +137,7 @@ def test_every_place_of_a_photo_can_be_taken():
         (DIGITS.astype(float), PHOTOS, "digits as uint8"),
         (DIGITS[0], PHOTOS, "got uint8 28×28"),
         (DIGITS, [], "at least one photo"),
-        (DIGITS, [PHOTOS[0][:27]], "at least 28×28 pixels, photo 0 has 27×60×3"),
+        (DIGITS, [PHOTOS[0][:31]], "at least 32×32 pixels, photo 0 has 31×60×3"),
         (DIGITS, [PHOTOS[0].astype(float)], "uint8 H×W×3"),
         (DIGITS, "nowhere", "there is no nowhere"),
     ],
@@ -135,6 +145,11 @@ def test_every_place_of_a_photo_can_be_taken():
 def test_what_cannot_be_built(digits, photos, message):
     with pytest.raises(AcclimateError, match=message):
         build_mnist_m(digits, photos)
+
+
+def test_a_margin_below_zero():
+    with pytest.raises(AcclimateError, match="expected a margin >= 0, got -1"):
+        build_mnist_m(DIGITS, PHOTOS, margin=-1)
 
 
 def test_a_broken_photo_is_named(tmp_path):
