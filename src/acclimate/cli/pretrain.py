@@ -17,8 +17,9 @@ from acclimate.options import parse_assignments, parse_value
 if TYPE_CHECKING:
     from acclimate.data import ImageSource
     from acclimate.models import LoadedModel
+    from acclimate.pretraining import Method, Plan
 
-__all__ = ["add_options", "run"]
+__all__ = ["add_options", "plan_and_method", "run"]
 
 MODEL, SUMMARY = "model.safetensors", "summary.json"
 
@@ -52,12 +53,9 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.evaluation import evaluate
     from acclimate.models import load
     from acclimate.models.written import written_record
-    from acclimate.pretraining import METHODS, Plan, load_examples, open_case, pretrain
+    from acclimate.pretraining import load_examples, open_case, pretrain
 
-    kind = METHODS[args.method]
-    for_plan, for_method = _sorted_options(args.set or [], Plan, kind)
-    asked = {"epochs": args.epochs, "batch_size": args.batch_size, "lr": args.lr}
-    plan, method = Plan(**asked, seed=args.seed, **for_plan), kind(**for_method)
+    plan, method = plan_and_method(args)
     device, out = choose_device(args.device), _folder(args.out)
     torch.manual_seed(args.seed)
     loaded = load(args.model)
@@ -130,6 +128,16 @@ def run(args: argparse.Namespace) -> int:
         print(f"{trained.seconds:.0f} s of training")
         print(f"written to {out}: {', '.join(path.name for path in files)}")
     return 0
+
+
+def plan_and_method(args: argparse.Namespace) -> tuple[Plan, Method]:
+    """What the options ask for."""
+    from acclimate.pretraining import METHODS, Plan
+
+    kind = METHODS[args.method]
+    for_plan, for_method = _sorted_options(args.set or [], Plan, kind)
+    asked = {"epochs": args.epochs, "batch_size": args.batch_size, "lr": args.lr}
+    return Plan(**asked, seed=args.seed, **for_plan), kind(**for_method)
 
 
 def _for_classes_of(source: ImageSource, loaded: LoadedModel, *, seed: int) -> LoadedModel:
