@@ -1,5 +1,19 @@
-"""The paper's simple model of stability."""
+"""The paper's simple model of stability: why self-learning works, and when it collapses."""
 
-from acclimate.theory.stability import Collapse, will_collapse
+from acclimate.theory.many_points import ManyPoints, simulate_points
+from acclimate.theory.robust import equivalent_teacher
+from acclimate.theory.simulation import Simulation, simulate
+from acclimate.theory.stability import Collapse, bound_on_student, will_collapse
+from acclimate.theory.two_point import TwoPoint
 
-__all__ = ["Collapse", "will_collapse"]
+__all__ = [
+    "Collapse",
+    "ManyPoints",
+    "Simulation",
+    "TwoPoint",
+    "bound_on_student",
+    "equivalent_teacher",
+    "simulate",
+    "simulate_points",
+    "will_collapse",
+]

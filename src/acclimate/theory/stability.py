@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["Collapse", "will_collapse"]
+__all__ = ["Collapse", "bound_on_student", "will_collapse"]
 
 
 @dataclass(frozen=True)
@@ -20,22 +20,40 @@ class Collapse:
         return self.collapses
 
 
-def will_collapse(tau_s: float, tau_t: float, stop_gradient: bool) -> Collapse:
+def bound_on_student(*, stop_gradient: bool, q: float = 0.0) -> float:
+    """The τs/τt below which the trivial solution is stable: (1 - q), half of it for entropy.
+
+    >>> bound_on_student(stop_gradient=False), round(bound_on_student(stop_gradient=True, q=0.8), 2)
+    (0.5, 0.2)
+    """
+    if not 0 <= q <= 1:
+        raise AcclimateError(f"expected q in [0, 1], got {q}")
+    return (1 - q) * (1.0 if stop_gradient else 0.5)
+
+
+def will_collapse(
+    tau_s: float, tau_t: float, stop_gradient: bool, *, q: float | None = None
+) -> Collapse:
     """Whether the two-point model collapses at these student and teacher temperatures.
 
     With stop-gradient (pseudo-labels) it does not if τs > τt; without (entropy minimisation) it
     does not if τs > τt/2. On the boundary the linear analysis is silent and this answers no.
+    With the generalised cross-entropy of exponent ``q``, (1 - q) τt takes the place of τt.
 
     >>> bool(will_collapse(1.0, 1.0, stop_gradient=False)), bool(will_collapse(0.1, 1.0, True))
     (False, True)
+    >>> bool(will_collapse(0.3, 1.0, True)), bool(will_collapse(0.3, 1.0, True, q=0.8))
+    (True, False)
     """
     if tau_s <= 0 or tau_t < 0:
         raise AcclimateError(
             f"expected temperatures tau_s > 0 and tau_t >= 0, got {tau_s}, {tau_t}"
         )
-    bound = tau_t if stop_gradient else tau_t / 2
+    bound = bound_on_student(stop_gradient=stop_gradient, q=q or 0.0) * tau_t
     method = "pseudo-labels" if stop_gradient else "entropy minimisation"
     rule = "τt" if stop_gradient else "τt/2"
+    if q:
+        method, rule = f"{method} with q = {q:g}", f"(1 - q) {rule}"
     if tau_s < bound:
         reason = f"{method} need τs > {rule}: τs = {tau_s:g} is below {rule} = {bound:g}"
         return Collapse(True, reason)

@@ -1,0 +1,76 @@
+"""The two-point model in continuous time, integrated by SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.integrate import solve_ivp
+
+from acclimate.errors import AcclimateError
+from acclimate.theory._numerics import Array
+from acclimate.theory.two_point import TwoPoint
+
+__all__ = ["Flow", "integrate"]
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """Times, and the state at each of them on the first axis of ``state``."""
+
+    time: Array
+    state: Array
+
+
+def integrate(
+    model: TwoPoint,
+    start: Sequence[float],
+    *,
+    duration: float,
+    samples: int = 101,
+    method: str = "LSODA",
+    rtol: float = 1e-8,
+    atol: float = 1e-12,
+) -> Flow:
+    """Follow the gradient flow from the outputs (y_k, y_l); a teacher starts equal to the student.
+
+    ``start`` may also be a whole state of four. One pair of temperatures at a time.
+
+    >>> flow = integrate(TwoPoint(0.25, 1.0, stop_gradient=True), (0.5, -0.5), duration=30)
+    >>> flow.state.shape, bool((abs(flow.state[-1]) < 1e-4).all())  # below τs = τt: to zero
+    ((101, 4), True)
+    """
+    if np.ndim(model.tau_s) or np.ndim(model.tau_t):
+        raise AcclimateError(
+            "expected one pair of temperatures, got arrays; simulate() takes whole grids"
+        )
+    if duration <= 0:
+        raise AcclimateError(f"expected duration > 0, got {duration}")
+    y = np.asarray(start, dtype=float)
+    if model.stop_gradient and y.shape == (2,):
+        y = np.concatenate([y, y])
+    hard = float(np.asarray(model.tau_t)) == 0  # no Jacobian where hard labels jump
+
+    def velocity(_: float, state: Array) -> Array:
+        return model.velocity(state)
+
+    def jacobian(_: float, state: Array) -> Array:
+        return model.jacobian(state)
+
+    solved = solve_ivp(
+        velocity,
+        (0.0, duration),
+        y,
+        method=method,
+        t_eval=np.linspace(0.0, duration, samples),
+        rtol=rtol,
+        atol=atol,
+        jac=None if hard or method not in ("LSODA", "Radau", "BDF") else jacobian,
+    )
+    if not solved.success:
+        raise AcclimateError(
+            f"expected the flow to be solvable, got: {solved.message} "
+            "Try method='Radau' or a shorter duration."
+        )
+    return Flow(time=solved.t, state=solved.y.T)
