@@ -61,6 +61,7 @@ class Dann(Method):
     Attributes:
         strength: what the turned gradient grows to. At 1, as published, a deep network soon fools
             the head with classes of the target that lie on other classes of the source.
+        delay: the share of the training before it begins to grow; by then there are classes.
         flip: mirror pictures.
         margin: by how many pixels to move them.
     """
@@ -68,12 +69,15 @@ class Dann(Method):
     uses_target: ClassVar[bool] = True
 
     strength: float = 1.0
+    delay: float = 0.0
     flip: bool = False
     margin: int = 0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.strength) and self.strength >= 0):
             raise AcclimateError(f"expected a strength >= 0, got {self.strength}")
+        if not 0 <= self.delay < 1:
+            raise AcclimateError(f"expected a delay >= 0 and < 1, got {self.delay}")
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """The judge of domains."""
@@ -91,7 +95,8 @@ class Dann(Method):
             logits, features = forward(batch.normalize(seen.float() / 255))
             if domain == 0:
                 losses.append(functional.cross_entropy(logits.float(), batch.labels))
-            strength = self.strength * reversal(batch.progress)
+            since = max(0.0, batch.progress - self.delay) / (1 - self.delay)
+            strength = self.strength * reversal(since)
             judged = heads(reversed_gradient(features.float(), strength))
             truth = torch.full((len(images),), domain, device=images.device)
             losses.append(functional.cross_entropy(judged.float(), truth))
