@@ -9,6 +9,7 @@ from typing import Any, get_args
 from acclimate._version import __version__
 from acclimate.cli.images import add_image_options, add_model_options
 from acclimate.cli.pretrain import add_options as add_pretrain_options
+from acclimate.cli.results import add_options as add_results_options
 from acclimate.words import Action, Keep
 
 __all__ = ["build_parser"]
@@ -67,6 +68,18 @@ paper's presets and where the weights come from. Nothing is downloaded for that.
   acclimate show model paper:resnet50-augmix --weights checkpoint.pth.tar
 """
 
+_RESULTS = """\
+Show what a store of results holds, as a table, or hand it on.
+
+  acclimate results sweep.db --columns corruption
+  acclimate results sweep.db --where recipe=ent,rpl --where severity=5 --rows recipe,options
+  acclimate results sweep.db --value mce
+  acclimate results sweep.db --export all.json
+
+Means are over severities, then corruptions, then seeds, and over nothing else: what else differs
+becomes a row of its own. A mean over less than it is meant to be over says so: (12 of 15).
+"""
+
 
 def _command(module: str) -> Any:
     """The ``run`` of a command's module, imported when it is called."""
@@ -85,6 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_corrupt(commands)
     _add_pretrain(commands)
+    _add_results(commands)
     _add_list(commands)
     _add_show(commands)
     return parser
@@ -178,6 +192,16 @@ def _add_corrupt(commands: Any) -> None:
     add("--workers", type=int, metavar="N", help="threads (default: one for each core)")
     add("--seed", type=int, default=0, help="default: %(default)s")
     _add_output(command)
+
+
+def _add_results(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "results",
+        help="tables of a store of results, and their export",
+        description=_RESULTS,
+    )
+    add_results_options(command)
 
 
 def _add_list(commands: Any) -> None:

@@ -1,0 +1,121 @@
+"""``acclimate results``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from acclimate.cli.tables import table
+from acclimate.errors import AcclimateError
+
+if TYPE_CHECKING:
+    from acclimate.experiments import Store, Table
+
+__all__ = ["add_options", "run"]
+
+
+def add_options(parser: Any) -> None:
+    """The options of the command."""
+    add = parser.add_argument
+    add("store", metavar="STORE", help="the file that acclimate bench wrote")
+    which = "model=wrn*, severity=1,5, options.optimizer.lr=1e-3; repeatable"
+    add("--where", metavar="COLUMN=VALUE", action="append", default=[], help=which)
+    add("--rows", metavar="NAMES", default="model,recipe", help="default: %(default)s")
+    add("--columns", metavar="NAMES", default="", help="corruption, severity, ... (default: none)")
+    values = "error, online, unadapted, mce, ece, seconds, memory (default: %(default)s)"
+    add("--value", metavar="NAME", default="error", help=values)
+    add("--export", metavar="FILE", help="write the results to a .csv, .json or .parquet file")
+    add("--merge", metavar="FILE", help="first add the results of another store, or of its .json")
+    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show a table of a store's results, or hand them on."""
+    from acclimate.experiments import Store, conditions, export
+
+    where = conditions(args.where)
+    store = Store(args.store, create=False)
+    merged = None if args.merge is None else store.merge(args.merge)
+    if args.export is not None:
+        results = store.results(where)
+        _refuse_none(len(results), args)
+        export(results, args.export)
+        said = {"exported": len(results), "file": args.export}
+        print(
+            json.dumps(said) if args.json else f"{len(results):,} results written to {args.export}"
+        )
+        return 0
+    shown = _table(store, args)
+    if args.json:
+        print(json.dumps(shown.to_dict()))
+        return 0
+    if merged is not None:
+        counts = f"{merged.new:,} new, {merged.replaced:,} in the place of failed ones"
+        print(f"merged {args.merge}: {counts}, {merged.kept:,} there already\n")
+    print(_text(shown))
+    return 0
+
+
+def _table(store: Store, args: argparse.Namespace) -> Table:
+    from acclimate.experiments import conditions, corruption_table, pivot
+    from acclimate.experiments.query import needed
+
+    rows, columns = _names(args.rows), _names(args.columns)
+    frame = store.select(needed(args.value, [*rows, *columns]), conditions(args.where))
+    _refuse_none(len(frame), args)
+    if columns == ["corruption"]:
+        return corruption_table(frame, rows=rows, value=args.value)
+    return pivot(frame, rows=rows, columns=columns, value=args.value)
+
+
+def _refuse_none(count: int, args: argparse.Namespace) -> None:
+    if not count:
+        asked = f" with {' and '.join(args.where)}" if args.where else ""
+        raise AcclimateError(f"{args.store} has no results{asked}")
+
+
+def _names(words: str) -> list[str]:
+    return [word.strip() for word in words.split(",") if word.strip()]
+
+
+def _text(shown: Table) -> str:
+    columns = shown.column_keys
+    titles = [_title(shown.columns, key) for key in columns] if shown.columns else [shown.value]
+    lines = []
+    for row in shown.row_keys:
+        cells = [shown.cell(row, column) for column in columns]
+        counts = sorted({cell.images for cell in cells if cell.images is not None})
+        images = f"{counts[-1]:,}" if counts else "-"
+        lines.append([*map(_word, row), *(cell.text(shown.digits) for cell in cells), images])
+    header = [*shown.rows, *titles, "images"]
+    return "\n".join([*_about(shown), "", table(lines, header=header), *_notes(shown)])
+
+
+def _title(names: Sequence[str], key: Sequence[Any]) -> str:
+    words = zip(names, key, strict=True)
+    return " ".join("clean" if pair == ("corruption", None) else _word(pair[1]) for pair in words)
+
+
+def _about(shown: Table) -> list[str]:
+    same = ", ".join(f"{name} {_word(value)}" for name, value in shown.constant.items())
+    return [shown.title, *([same] if same else [])]
+
+
+def _notes(shown: Table) -> list[str]:
+    notes = []
+    averaged = "severity" not in (*shown.rows, *shown.columns)
+    if averaged and shown.severities and shown.severities != (1, 2, 3, 4, 5):
+        notes.append(f"severities {', '.join(map(str, shown.severities))} only")
+    if any(cell.std is not None for cell in shown.cells.values()):
+        notes.append("± is the standard deviation over seeds")
+    if any(cell.missing and cell.parts for cell in shown.cells.values()):
+        notes.append("(12 of 15): a mean over that many of the shifts it is meant to be over")
+    if shown.failed:
+        notes.append(f"failed jobs: {shown.failed:,}; the same sweep runs them again")
+    return ["", *notes] if notes else []
+
+
+def _word(value: Any) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,122 @@
+"""One number of a table: a mean over seeds of means over shifts, and how whole it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, sqrt
+from typing import TypeAlias
+
+__all__ = ["Cell", "Measure", "Shifts", "cell_of", "mean_of_means"]
+
+Shifts: TypeAlias = Mapping[str | None, Mapping[int | None, float]]
+"""A number for each corruption and severity."""
+
+Measure: TypeAlias = Callable[[Shifts], float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A number of a table, with what it takes to read it.
+
+    Attributes:
+        value: the mean over seeds; None where there is nothing, or too little for the measure.
+        std: over seeds; None where there is one.
+        seeds: how many.
+        shifts: how many corruptions (or domains) enter, those of the seed with the fewest.
+        expected_shifts: how many there are.
+        parts: how many corruptions at a severity enter, over all seeds.
+        expected_parts: how many there would have to be.
+        images: labelled images behind one seed's number; None where that is not known.
+        failed: how many results failed.
+
+    >>> print(Cell(value=21.34, std=0.5, seeds=3, shifts=12, expected_shifts=15, parts=180,
+    ...            expected_parts=225))
+    21.3 ± 0.5 (12 of 15)
+    """
+
+    value: float | None
+    std: float | None = None
+    seeds: int = 0
+    shifts: int = 0
+    expected_shifts: int = 0
+    parts: int = 0
+    expected_parts: int = 0
+    images: int | None = None
+    failed: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is there that the mean is meant to be over."""
+        return self.parts >= self.expected_parts
+
+    @property
+    def missing(self) -> str:
+        """What of it is there, in words; empty where all is.
+
+        Parts are counted over severities and seeds too, where not only whole shifts are missing.
+        """
+        if self.complete:
+            return ""
+        words = f"{self.shifts} of {self.expected_shifts}"
+        if self.parts * self.expected_shifts != self.shifts * self.expected_parts:
+            words += f", {self.parts} of {self.expected_parts} parts"
+        return words
+
+    def text(self, digits: int = 1) -> str:
+        """As a table shows it."""
+        number = "-" if self.value is None else f"{self.value:.{digits}f}"
+        spread = "" if self.std is None else f" ± {self.std:.{digits}f}"
+        missing = f" ({self.missing})" if self.missing and self.parts else ""
+        failed = f" [{self.failed} failed]" if self.failed else ""
+        return f"{number}{spread}{missing}{failed}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def mean_of_means(shifts: Shifts) -> float | None:
+    """The mean over corruptions of the mean over severities: each corruption counts the same.
+
+    >>> mean_of_means({"fog": {1: 10.0, 5: 30.0}, "snow": {5: 40.0}})
+    30.0
+    """
+    if not shifts:
+        return None
+    return _mean([_mean(list(values.values())) for values in shifts.values()])
+
+
+def cell_of(
+    by_seed: Mapping[int, Shifts],
+    *,
+    measure: Measure,
+    shifts: int,
+    severities: int,
+    images: int | None = None,
+    failed: int = 0,
+) -> Cell:
+    """A cell from the numbers of each seed, where so many shifts and severities are expected."""
+    numbers: Sequence[float] = [
+        number for each in by_seed.values() if (number := measure(each)) is not None
+    ]
+    return Cell(
+        value=_mean(numbers) if numbers else None,
+        std=_spread(numbers) if len(numbers) > 1 else None,
+        seeds=len(by_seed),
+        shifts=min((len(each) for each in by_seed.values()), default=0),
+        expected_shifts=shifts,
+        parts=sum(len(values) for each in by_seed.values() for values in each.values()),
+        expected_parts=shifts * severities * max(len(by_seed), 1),
+        images=images,
+        failed=failed,
+    )
+
+
+# As in `statistics`, which takes ten times as long for its exact fractions.
+def _mean(numbers: Sequence[float]) -> float:
+    return fsum(numbers) / len(numbers)
+
+
+def _spread(numbers: Sequence[float]) -> float:
+    middle = _mean(numbers)
+    return sqrt(fsum([(number - middle) ** 2 for number in numbers]) / (len(numbers) - 1))

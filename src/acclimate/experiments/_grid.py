@@ -1,0 +1,70 @@
+"""A grid of recipe options, as the options of single jobs in the types the recipe has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, TypeAlias
+
+from acclimate.errors import AcclimateError
+from acclimate.experiments.job import UNADAPTED, Options, Value
+from acclimate.parts import PARTS
+from acclimate.recipe import Recipe
+from acclimate.recipes import get_recipe
+
+__all__ = ["Grid", "combinations", "recipe_options"]
+
+Grid: TypeAlias = Mapping[str, Any]
+"""Values, or a list of them, by option; and grids of single recipes by the recipe's name."""
+
+
+def recipe_options(recipe: str, grid: Grid) -> list[Options]:
+    """Every combination of what a grid has for a recipe.
+
+    >>> grid = {"optimizer.lr": ["1e-3", 0.01], "ent": {"epochs": 2}}
+    >>> recipe_options("ent", grid)
+    [(('epochs', 2), ('optimizer.lr', 0.001)), (('epochs', 2), ('optimizer.lr', 0.01))]
+    >>> recipe_options("bn", grid)
+    [()]
+    """
+    chosen = combinations(recipe, grid)
+    typed = [_typed(get_recipe(recipe, options), options) for options in chosen]
+    return list(dict.fromkeys(typed))
+
+
+def combinations(recipe: str, grid: Grid) -> list[dict[str, Any]]:
+    """Every combination, with the values as they were given."""
+    if recipe == UNADAPTED:
+        return [{}]
+    made = get_recipe(recipe)
+    own: Mapping[str, Any] = grid.get(recipe, {})
+    general = {k: v for k, v in grid.items() if not isinstance(v, Mapping) and _uses(made, k)}
+    values = {key: _listed(key, value) for key, value in {**general, **own}.items()}
+    return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
+
+
+def _uses(recipe: Recipe, key: str) -> bool:
+    slot = key.partition(".")[0]
+    return slot not in PARTS or slot in recipe.parts()
+
+
+def _listed(key: str, value: Any) -> Sequence[Value]:
+    values = list(value) if isinstance(value, list | tuple) else [value]
+    if not values:
+        raise AcclimateError(f"{key}: expected a value or a list of values, got an empty list")
+    for each in values:
+        if each is not None and not isinstance(each, str | int | float):
+            raise AcclimateError(f"{key}: expected words or numbers, got {each!r:.60}")
+    return values
+
+
+def _typed(recipe: Recipe, options: Mapping[str, Any]) -> Options:
+    """1e-3 typed as a word and 0.001 are one option: what the recipe made of it is kept."""
+    typed: dict[str, Value] = {}
+    for key, value in options.items():
+        slot, dot, option = key.partition(".")
+        if not dot:
+            typed[key] = value if slot in PARTS else getattr(recipe, key)
+        else:
+            typed[key] = getattr(getattr(recipe, slot), option)
+    return tuple(sorted(typed.items()))

@@ -1,0 +1,71 @@
+"""The numbers a table can show, and how each is averaged over shifts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.experiments._cells import Measure, Shifts, mean_of_means
+from acclimate.metrics import CORRUPTIONS, mce
+
+__all__ = ["VALUES", "Shown", "find_value", "refuse_part_of_mce"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A number: which column it comes from, what it is in words, how it is averaged."""
+
+    column: str
+    title: str
+    digits: int = 1
+    measure: Measure = mean_of_means
+    whole: bool = False
+    """Whether it is defined only over all corruptions and severities of ImageNet-C."""
+
+
+def _mce(shifts: Shifts) -> float | None:
+    """The mCE, where all fifteen corruptions at all five severities are there."""
+    whole = {str(name).removesuffix("-procedural") for name in shifts} == set(CORRUPTIONS)
+    if not whole or len(shifts) != len(CORRUPTIONS):
+        return None
+    if any(set(values) != {1, 2, 3, 4, 5} for values in shifts.values()):
+        return None
+    errors = {str(name): [values[s] for s in range(1, 6)] for name, values in shifts.items()}
+    return mce(errors).value
+
+
+VALUES = {
+    "error": Shown(column="error", title="top-1 error % of the model handed back"),
+    "online": Shown(column="online", title="top-1 error % before each update, first epoch"),
+    "unadapted": Shown(column="unadapted", title="top-1 error % of the source model"),
+    "mce": Shown(
+        column="error",
+        title="mCE % of the model handed back, relative to AlexNet",
+        measure=_mce,
+        whole=True,
+    ),
+    "ece": Shown(column="ece", title="expected calibration error, 15 bins", digits=3),
+    "seconds": Shown(column="seconds", title="seconds for one shift"),
+    "memory": Shown(column="memory", title="bytes of memory at the peak", digits=0),
+}
+
+
+def find_value(name: str) -> Shown:
+    """A number by its name.
+
+    >>> find_value("online").title
+    'top-1 error % before each update, first epoch'
+    """
+    if name not in VALUES:
+        raise unknown_name("value", name, VALUES)
+    return VALUES[name]
+
+
+def refuse_part_of_mce(value: str, names: tuple[str, ...]) -> None:
+    """The mCE is a mean over corruptions and severities, and has none of its own."""
+    split = [name for name in names if name in ("corruption", "severity")]
+    if find_value(value).whole and split:
+        raise AcclimateError(
+            f"the {value} is a mean over all corruptions and severities, got it by "
+            f"{' and '.join(split)}; leave that out, or show the error"
+        )

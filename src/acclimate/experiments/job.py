@@ -1,0 +1,204 @@
+"""A job: one model, one recipe, one shift, one seed; and the key its result is kept under."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from acclimate.data.corruptions import DEV, TEST
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.experiments._weights import Weights
+
+__all__ = ["UNADAPTED", "Group", "Job", "Options", "Value", "Weights", "group_of"]
+
+Value: TypeAlias = str | int | float | bool | None
+Options: TypeAlias = tuple[tuple[str, Value], ...]
+Group: TypeAlias = Literal["dev", "test"]
+
+UNADAPTED = "none"
+"""The recipe that leaves the model as it is."""
+
+_KEY_DIGITS = 16
+_SHIFT = re.compile(
+    r"((?P<preset>[^/:@]+)/)?(?P<name>[^/:@]+)(:(?P<severity>[1-5]))?(@(?P<draw>\d+))?"
+)
+_STAND_IN = "-procedural"  # frost-procedural is made in the place of the benchmark's frost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is run to get one result. Where data lies and what it runs on are no part of it.
+
+    Attributes:
+        model: as ``--model`` has it, ``acclimate:wrn-40-2``.
+        dataset: one of ``acclimate list datasets``.
+        recipe: one of ``acclimate list recipes``; "none" is the model as it is.
+        shift: "cifar/fog:3" is made on the way, "fog:3" and "clipart" are the data set's own, None
+            is the data set as it is.
+        options: changes to the recipe, sorted by name.
+        seed: of the adaptation.
+        images: only the first so many of the shift; None is all.
+        weights: a file the model is filled with.
+        split: of the data set; None is its first.
+        forgetting: also measure the error on clean images.
+
+    >>> job = Job.of(model="acclimate:wrn-40-2", dataset="cifar10", recipe="ent",
+    ...              shift="cifar/fog:3", options={"optimizer.lr": 1e-3})
+    >>> job.corruption, job.severity, job.preset, job.group
+    ('fog', 3, 'cifar', 'test')
+    >>> job == Job.from_dict(job.to_dict()), len(job.key)
+    (True, 16)
+    """
+
+    model: str
+    dataset: str
+    recipe: str
+    shift: str | None = None
+    options: Options = ()
+    seed: int = 0
+    images: int | None = None
+    weights: Weights | None = None
+    split: str | None = None
+    forgetting: bool = False
+    _parsed: Mapping[str, str | None] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        match = _SHIFT.fullmatch(self.shift) if self.shift is not None else None
+        if self.shift is not None and match is None:
+            raise AcclimateError(
+                "expected one shift, such as cifar/fog:3 (made on the way), fog:3 or clipart (the "
+                f"data set's own), got {self.shift!r}"
+            )
+        object.__setattr__(self, "_parsed", match.groupdict() if match else {})
+        object.__setattr__(self, "options", tuple(sorted(self.options)))
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        options: Mapping[str, Value] | None = None,
+        weights: str | Path | None = None,
+        **values: Any,
+    ) -> Job:
+        """A job from a mapping of options and the path of a weights file, which is read."""
+        return cls(
+            options=tuple((options or {}).items()),
+            weights=None if weights is None else Weights.of(weights),
+            **values,
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """16 hex digits over the content.
+
+        What is at its default is left out, so that a field added later leaves old keys as they are.
+        """
+        plain = self.to_dict()
+        if self.weights is not None:
+            plain["weights"] = self.weights.sha256
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
+
+    @property
+    def corruption(self) -> str | None:
+        """The corruption or domain alone: fog, clipart; None where the images are clean."""
+        return self._parsed.get("name")
+
+    @property
+    def severity(self) -> int | None:
+        """1 to 5; None where there are no severities."""
+        severity = self._parsed.get("severity")
+        return None if severity is None else int(severity)
+
+    @property
+    def preset(self) -> str | None:
+        """Whose constants a corruption is made with; None where it is not made on the way."""
+        return self._parsed.get("preset")
+
+    @property
+    def draw(self) -> int:
+        """Which draw of a corruption that is made on the way; 0 is the first."""
+        return int(self._parsed.get("draw") or 0)
+
+    @property
+    def group(self) -> Group | None:
+        """Whether the corruption is one to choose on (dev) or to report on (test)."""
+        return group_of(self.corruption)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, without those at their defaults."""
+        plain: dict[str, Any] = {}
+        for item in _FIELDS:
+            value = getattr(self, item.name)
+            if value != item.default:
+                plain[item.name] = value
+        if self.options:
+            plain["options"] = {key: _canonical(value) for key, value in self.options}
+        if self.weights is not None:
+            plain["weights"] = vars(self.weights).copy()
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Job:
+        """Read :meth:`to_dict`'s values back."""
+        values = dict(plain)
+        known = [item.name for item in _FIELDS]
+        for name in values:
+            if name not in known:
+                raise unknown_name("field of a job", name, known)
+        try:
+            if "options" in values:
+                values["options"] = tuple(values["options"].items())
+            if "weights" in values:
+                values["weights"] = Weights(**values["weights"])
+            return cls(**values)
+        except (TypeError, AttributeError) as error:
+            raise AcclimateError(f"expected the fields of a job, got {plain!r:.200}") from error
+
+
+_FIELDS = [item for item in fields(Job) if item.init]
+
+
+def group_of(corruption: str | None) -> Group | None:
+    """Whether a corruption is one to choose on or one to report on; None for anything else.
+
+    >>> group_of("spatter"), group_of("frost-procedural"), group_of("clipart")
+    ('dev', 'test', None)
+    """
+    name = "" if corruption is None else corruption.removesuffix(_STAND_IN)
+    if name in DEV:
+        return "dev"
+    return "test" if name in TEST else None
+
+
+def _canonical(value: Value) -> Value:
+    """1.0 and 1 are the same option."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _check(job: Job) -> None:
+    for name in ("model", "dataset", "recipe"):
+        value = getattr(job, name)
+        if not isinstance(value, str) or not value:
+            raise AcclimateError(f"expected a name as the {name} of a job, got {value!r}")
+    for name, least in (("seed", 0), ("images", 1)):
+        value = getattr(job, name)
+        if value is None and name == "images":
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise AcclimateError(f"expected {name} >= {least}, got {value!r}")
+    names = [key for key, _ in job.options]
+    for key, value in job.options:
+        plain = value is None or isinstance(value, str | int | float)
+        if not plain or (isinstance(value, float) and not math.isfinite(value)):
+            raise AcclimateError(f"{key}: expected a word or a number, got {value!r:.60}")
+    if len(set(names)) < len(names):
+        raise AcclimateError(f"expected each option of a job once, got {', '.join(names)}")

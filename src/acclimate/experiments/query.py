@@ -1,0 +1,152 @@
+"""Tables of results: rows, columns, and means over the rest that say what they are over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from acclimate.data.corruptions import SEVERITIES
+from acclimate.errors import unknown_name
+from acclimate.experiments._cells import Cell, Shifts, cell_of
+from acclimate.experiments._frame import Frame
+from acclimate.experiments._sorting import (
+    AVERAGED,
+    DIMENSIONS,
+    Gathered,
+    Key,
+    differing,
+    expected_shifts,
+    gathered,
+    ordered,
+    without_shown_options,
+)
+from acclimate.experiments._table import Table
+from acclimate.experiments._values import find_value, refuse_part_of_mce
+
+__all__ = [
+    "AVERAGED",
+    "DIMENSIONS",
+    "Cell",
+    "Frame",
+    "Table",
+    "corruption_table",
+    "needed",
+    "pivot",
+]
+
+
+def needed(value: str, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """The columns that `pivot` wants of a store to show a value by some names."""
+    extra = [name for name in names if name.startswith("options.")]
+    return (*DIMENSIONS, *extra, "status", "labelled", find_value(value).column)
+
+
+def pivot(
+    frame: Frame,
+    *,
+    rows: Sequence[str] = ("model", "recipe"),
+    columns: Sequence[str] = (),
+    value: str = "error",
+) -> Table:
+    """A table of a value, by rows and columns, averaged over seeds, corruptions and severities.
+
+    Nothing else is averaged over: what differs within a cell (the options, the data set, hold-out
+    and test corruptions) becomes one more of the rows.
+
+    Args:
+        frame: from ``store.select(needed(value, [*rows, *columns]), conditions)``.
+        rows: names of `DIMENSIONS`, or ``options.optimizer.lr``.
+        columns: the same.
+        value: error, online, unadapted, mce, ece, seconds or memory.
+
+    >>> job = ("wrn", None, "cifar10", None, "cifar", 0, "test", None, "ent", "{}")
+    >>> rows = [(*job, "fog", severity, 0, "done", 100, error)
+    ...         for severity, error in [(1, 10.0), (5, 30.0)]]
+    >>> table = pivot(Frame(columns=needed("error"), rows=rows), rows=["recipe"])
+    >>> print(table.cell(("ent",)))
+    20.0 (1 of 15)
+    """
+    return _tables(frame, rows=rows, columns=columns, value=value)[0]
+
+
+def corruption_table(
+    frame: Frame, *, rows: Sequence[str] = ("model", "recipe"), value: str = "error"
+) -> Table:
+    """A column for each corruption in the paper's order, and the means of test and dev ones."""
+    table, found = _tables(frame, rows=rows, columns=["corruption"], value=value)
+    by_group: dict[tuple[Key, Key], Gathered] = {}
+    for (row, _), each in found.items():
+        group = each.first[frame.place("group")]
+        place = (row, (f"mean {group}" if group else "mean",))
+        by_group.setdefault(place, Gathered(first=each.first)).merge(each)
+    means = _cells(frame, by_group, table.rows, value=value, severities=table.severities)
+    added = sorted({column for _, column in means})
+    return replace(table, cells=table.cells | means, column_keys=[*table.column_keys, *added])
+
+
+def _tables(
+    frame: Frame, *, rows: Sequence[str], columns: Sequence[str], value: str
+) -> tuple[Table, dict[tuple[Key, Key], Gathered]]:
+    """The table, and what its cells were made of."""
+    names, shown = (*rows, *columns), find_value(value)
+    for name in names:
+        if name not in DIMENSIONS and not name.startswith("options."):
+            raise unknown_name("row or column", name, [*DIMENSIONS, "options.NAME"])
+    refuse_part_of_mce(value, names)
+    frame = without_shown_options(frame, names)
+    values = {name: frame.distinct(name) for name in DIMENSIONS}
+    several = [name for name, each in values.items() if len(each) > 1]
+    rows, columns = (*rows, *differing(frame, names, several)), tuple(columns)
+    found = gathered(frame, rows, columns, shown.column)
+    severities = tuple(sorted(s for s in values["severity"] if s is not None))
+    split = (*rows, *columns)
+    cells = _cells(frame, found, split, value=value, severities=severities)
+    alike = [name for name in DIMENSIONS if name not in split and len(values[name]) == 1]
+    constant = {name: next(iter(values[name])) for name in alike}
+    table = Table(
+        rows=rows,
+        columns=columns,
+        value=value,
+        title=shown.title,
+        row_keys=ordered(rows, {row for row, _ in cells}),
+        column_keys=ordered(columns, {column for _, column in cells}),
+        cells=cells,
+        constant={name: v for name, v in constant.items() if v not in (None, "{}", 0)},
+        severities=severities,
+        digits=shown.digits,
+        failed=sum(cell.failed for cell in cells.values()),
+    )
+    return table, found
+
+
+def _cells(
+    frame: Frame,
+    found: Mapping[tuple[Key, Key], Gathered],
+    split: Sequence[str],
+    *,
+    value: str,
+    severities: Sequence[int],
+) -> dict[tuple[Key, Key], Cell]:
+    shown = find_value(value)
+    every = len(SEVERITIES if shown.whole else severities)
+    return {
+        place: cell_of(
+            each.numbers,
+            measure=_nothing if shown.whole and not _of_imagenet_c(frame, each) else shown.measure,
+            shifts=1 if "corruption" in split else expected_shifts(frame, each),
+            severities=1 if "severity" in split or not each.severe else every,
+            images=each.images,
+            failed=each.failed,
+        )
+        for place, each in found.items()
+    }
+
+
+def _of_imagenet_c(frame: Frame, found: Gathered) -> bool:
+    """AlexNet's errors are on ImageNet-C, and on what is made as it was."""
+    dataset, preset = (found.first[frame.place(name)] for name in ("dataset", "preset"))
+    return bool(dataset == "imagenet-c" or (dataset == "imagenet" and preset == "imagenet"))
+
+
+def _nothing(shifts: Shifts) -> None:
+    return None

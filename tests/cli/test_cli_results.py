@@ -1,0 +1,100 @@
+"""``acclimate results``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from acclimate.cli import main
+from acclimate.experiments import Job, Result, Store
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = Store("sweep.db")
+    for recipe, gain in (("none", 0.0), ("ent", 5.0)):
+        for seed in (0, 1) if recipe == "ent" else (0,):
+            for severity in (1, 5):
+                job = Job(
+                    model="acclimate:digits",
+                    dataset="mnist",
+                    recipe=recipe,
+                    shift=f"imagenet/fog:{severity}",
+                    seed=seed,
+                )
+                errors = {"final": 10.0 * severity - gain + seed}
+                store.add(Result(job=job, record={"errors": errors, "labelled": 50}))
+    failed = Job(model="acclimate:digits", dataset="mnist", recipe="rpl", shift="imagenet/fog:1")
+    store.add(Result.failed(failed, "out of memory"))
+
+
+def results(*words: str) -> int:
+    return main(["results", "sweep.db", *words])
+
+
+def test_a_table_for_people(capfd):
+    assert results() == 0
+    out = capfd.readouterr().out
+    rows = {line.split()[1]: line for line in out.splitlines() if line.startswith("acclimate:")}
+    assert "30.0 (1 of 15)" in rows["none"]
+    assert "25.5 ± 0.7 (1 of 15)" in rows["ent"]
+    assert rows["none"].endswith("100")
+    assert "[1 failed]" in rows["rpl"]
+    for said in ("top-1 error % of the model handed back", "dataset mnist", "severities 1, 5 only"):
+        assert said in out
+    assert "failed jobs: 1" in out
+
+
+def test_columns_rows_and_conditions(capfd):
+    chosen = ["--where", "recipe=none", "--where", "severity=5"]
+    assert results("--columns", "corruption", *chosen) == 0
+    out = capfd.readouterr().out
+    assert "fog" in out
+    assert "mean test" in out
+    assert "50.0 (1 of 15)" in out
+    assert results("--rows", "seed", "--columns", "severity", "--where", "recipe=ent") == 0
+    lines = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert ["seed", "1", "5", "images"] in lines
+    assert [line[0] for line in lines if line and line[0] in "01"] == ["0", "1"]
+
+
+def test_json(capfd):
+    assert results("--rows", "recipe", "--json") == 0
+    plain = json.loads(capfd.readouterr().out)
+    cells = {cell["row"]["recipe"]: cell for cell in plain["cells"]}
+    assert cells["ent"]["value"] == 25.5
+    assert cells["ent"]["shifts"] == 1
+    assert not cells["ent"]["complete"]
+
+
+def test_export_and_merge(capfd):
+    assert results("--export", "all.json", "--where", "recipe=ent") == 0
+    assert "4 results written to all.json" in capfd.readouterr().out
+    Store("other.db")
+    assert main(["results", "other.db", "--merge", "all.json"]) == 0
+    assert "4 new" in capfd.readouterr().out
+    assert len(Store("other.db")) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--where", "modl=a"], "did you mean 'model'"),
+        (["--where", "model=nothing*"], "has no results with model=nothing*"),
+        (["--rows", "recipes"], "did you mean 'recipe'"),
+        (["--value", "acc"], "unknown value 'acc'"),
+        (["--export", "all.xls"], "expected a file ending in"),
+    ],
+)
+def test_mistakes_are_said_without_a_traceback(capfd, words, said):
+    assert results(*words) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_a_store_that_is_not_there(capfd):
+    assert main(["results", "gone.db"]) == 2
+    assert "no such store: gone.db" in capfd.readouterr().err
+    assert not Path("gone.db").exists()
