@@ -10,6 +10,7 @@ from acclimate._version import __version__
 from acclimate.cli.images import add_image_options, add_model_options
 from acclimate.cli.pretrain import add_options as add_pretrain_options
 from acclimate.cli.results import add_options as add_results_options
+from acclimate.cli.theory import add_options as add_theory_options
 from acclimate.words import Action, Keep
 
 __all__ = ["build_parser"]
@@ -80,6 +81,17 @@ Means are over severities, then corruptions, then seeds, and over nothing else: 
 becomes a row of its own. A mean over less than it is meant to be over says so: (12 of 15).
 """
 
+_THEORY = """\
+Why self-learning works or collapses: the paper's two-point model as figures, and as a page to play
+with.
+
+  acclimate theory --out theory/
+  acclimate theory --out theory/ --figures none
+  acclimate theory --out theory/ --figures phase field --quick
+
+DIR/theory.html opens from disk. Figures are SVG, and PNG too with pip install 'acclimate[plots]'.
+"""
+
 
 def _command(module: str) -> Any:
     """The ``run`` of a command's module, imported when it is called."""
@@ -101,6 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_results(commands)
     _add_list(commands)
     _add_show(commands)
+    _add_theory(commands)
     return parser
 
 
@@ -229,3 +242,14 @@ def _add_show(commands: Any) -> None:
     add("--unsafe-pickle", action="store_true", help="trust --weights enough to unpickle it")
     add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
     show.set_defaults(command=_command("show"))
+
+
+def _add_theory(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "theory",
+        help="figures and an interactive page on when self-learning collapses",
+        description=_THEORY,
+    )
+    add_theory_options(command)
+    _add_output(command)

@@ -1,0 +1,80 @@
+"""``acclimate theory``: the two-point model as figures, and as a page to play with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acclimate.errors import AcclimateError, unknown_name
+
+if TYPE_CHECKING:
+    from acclimate.reporting.theory_figures import TheoryFigure
+
+__all__ = ["add_options", "run"]
+
+
+def add_options(command: Any) -> None:
+    """The options of ``acclimate theory``."""
+    add = command.add_argument
+    add("--out", metavar="DIR", required=True, help="where to write; what is there is replaced")
+    which = "phase, 2p-momentum, 2p-standard, 2p-weight, trajectories, field; all (default) or none"
+    add("--figures", metavar="NAME", nargs="*", help=which)
+    add("--quick", action="store_true", help="60 temperatures a side instead of the paper's 250")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page, then the figures, and say what was written."""
+    from tqdm import tqdm
+
+    from acclimate.reporting.png import png, why_no_png
+    from acclimate.reporting.theory_page import theory_page
+
+    figures = _chosen(args.figures, quick=args.quick)
+    out = Path(args.out).expanduser()
+    began = time.perf_counter()
+    written = [_write(out / "theory.html", theory_page().encode())]
+    no_png = why_no_png() if figures else None
+    panels = sum(figure.panels for figure in figures)
+    with tqdm(total=panels, desc="panels", unit="", disable=args.quiet or not panels) as bar:
+        for figure in figures:
+            svg = figure.draw(bar.update)
+            written.append(_write(out / f"{figure.name}.svg", svg.encode()))
+            if no_png is None:
+                written.append(_write(out / f"{figure.name}.png", png(svg)))
+    if args.json:
+        facts = {"out": str(out), "written": [path.name for path in written], "no_png": no_png}
+        print(json.dumps({**facts, "seconds": round(time.perf_counter() - began, 2)}))
+        return 0
+    for path in written:
+        print(f"{path}  {path.stat().st_size / 1000:,.0f} kB")
+    if no_png is not None:
+        print(f"SVG only. {no_png}")
+    print(f"Open {written[0]} in a browser; it needs no server and no network.")
+    return 0
+
+
+def _chosen(names: list[str] | None, *, quick: bool) -> list[TheoryFigure]:
+    from acclimate.reporting.theory_figures import theory_figures
+
+    known = {figure.name: figure for figure in theory_figures(quick=quick)}
+    if not names or names == ["all"]:
+        return list(known.values())
+    if names == ["none"]:
+        return []
+    for name in names:
+        if name not in known:
+            raise unknown_name("figure", name, [*known, "all", "none"])
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _write(path: Path, content: bytes) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except (OSError, ValueError) as error:  # a path may hold what no file name can
+        reason = getattr(error, "strerror", None) or error
+        raise AcclimateError(f"cannot write {str(path)!r}: {reason}") from error
+    return path

@@ -1,0 +1,115 @@
+"""The theory's figures show what was simulated, and the lines where the proposition has them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from acclimate.errors import AcclimateError
+from acclimate.reporting.colours import ERROR, shade
+from acclimate.reporting.path_figures import field_figure, trajectory_figure
+from acclimate.reporting.phase_figures import METHODS, phase_figure, real_network_figure
+from acclimate.theory.boundary import run_grid
+from acclimate.theory.settings import FIGURES, MAIN_FIGURE
+
+NS = "{http://www.w3.org/2000/svg}"
+SMALL = replace(MAIN_FIGURE, count=12, steps=200)
+
+
+def words(svg: str) -> set[str]:
+    return {node.text for node in ET.fromstring(svg).iter(f"{NS}text")}
+
+
+def pictures(svg: str) -> list[np.ndarray]:
+    images = ET.fromstring(svg).iter(f"{NS}image")
+    files = [io.BytesIO(base64.b64decode(i.get("href").split(",")[1])) for i in images]
+    return [np.asarray(Image.open(file)) for file in files]
+
+
+def test_the_phase_diagram_is_the_simulated_error():
+    panels = pictures(phase_figure([SMALL], title="small"))
+    for panel, stop_gradient in zip(panels, METHODS.values(), strict=True):
+        error = run_grid(SMALL, stop_gradient=stop_gradient).error
+        np.testing.assert_array_equal(panel, shade(error[::-1], ERROR))
+
+
+def test_a_series_has_a_row_for_each_method():
+    series = [replace(s, count=4, steps=20) for s in FIGURES["2p-momentum"]]
+    done = []
+    svg = phase_figure(series, title="series", step=lambda: done.append(1))
+    assert len(pictures(svg)) == len(done) == 6
+    assert {"pseudo-labels, lr 0.01", "entropy, lr 1"} <= words(svg)
+
+
+def test_the_line_is_where_the_proposition_has_it():
+    root = ET.fromstring(phase_figure([SMALL], title="small"))
+    lines = [n.get("points") for n in root.iter(f"{NS}polyline") if n.get("stroke") == "#ffffff"]
+    assert lines[0] == "0,230 230,0"  # τs = τt: from corner to corner
+    halved = 230 * np.log(2) / np.log(10 / 1e-3)
+    assert lines[1] == f"0,{230 + halved:.2f} 230,{halved:.2f}"
+
+
+@pytest.mark.parametrize("draw", [trajectory_figure, field_figure])
+def test_paths_are_drawn_the_same_every_time(draw):
+    svg = draw()
+    assert svg == draw()
+    assert "collapse" in svg or "vanish" in svg
+    assert len(list(ET.fromstring(svg).iter(f"{NS}polyline"))) >= 12
+
+
+def cell(after: float) -> dict[str, object]:
+    return {"source": 40.0, "batch_norm": 20.0, "after_epoch": [35.0, after]}
+
+
+def real(temperatures: tuple[float, ...] = (0.0, 0.1, 1.0)) -> dict[str, object]:
+    cells = {
+        f"cifar/{shift}:5 {method} {s:g} {t:g}": cell(60.0 if s < t else 10.0)
+        for shift in ("gaussian_blur", "spatter")
+        for method in METHODS
+        for s in (0.1, 1.0)
+        for t in temperatures
+    }
+    return {"settings": {"temperatures": list(temperatures)}, "cells": cells}
+
+
+def test_a_real_network_improves_above_the_line_and_degrades_below():
+    svg = real_network_figure(real())
+    root = ET.fromstring(svg)
+    values = [t.text for r in root.iter(f"{NS}rect") for t in r.iter(f"{NS}title")]
+    assert values == ["30", "30", "-20", "30", "30", "30"] * 2
+    lines = [n for n in root.iter(f"{NS}polyline") if n.get("stroke") == "#ffffff"]
+    assert len(lines) == 4  # both lines in both panels
+    assert {"0", "0.1", "1", "Error below source's in points, mean of 2 shifts"} <= words(svg)
+
+
+def test_another_baseline_epoch_and_cells_that_are_missing():
+    run = real()
+    del run["cells"]["cifar/spatter:5 entropy 0.1 0"]
+    for shift in ("gaussian_blur", "spatter"):
+        del run["cells"][f"cifar/{shift}:5 pseudo-labels 1 1"]
+    svg = real_network_figure(run, baseline="batch_norm", epoch=0)
+    rects = ET.fromstring(svg).iter(f"{NS}rect")
+    assert [t.text for r in rects for t in r.iter(f"{NS}title")] == ["-15"] * 11
+    assert "Error below batch norm's in points, mean of 1 to 2 shifts" in words(svg)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"shift entropy one 0.1": cell(3.0)},
+        {"shift entropy 1 0.1": {"source": 3.0}},
+        {"shift entropy 1 0.1": {"source": 3.0, "after_epoch": []}},
+        {"entropy": cell(3.0)},
+        {"shift other 1 0.1": cell(3.0)},
+        {},
+    ],
+)
+def test_cells_that_cannot_be_read_are_refused(cells):
+    with pytest.raises(AcclimateError, match="expected"):
+        real_network_figure({"cells": cells})
