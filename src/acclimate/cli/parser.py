@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, get_args
 
 from acclimate._version import __version__
+from acclimate.cli.bench import add_options as add_bench_options
 from acclimate.cli.images import add_image_options, add_model_options
 from acclimate.cli.pretrain import add_options as add_pretrain_options
 from acclimate.cli.results import add_options as add_results_options
@@ -69,6 +70,18 @@ paper's presets and where the weights come from. Nothing is downloaded for that.
   acclimate show model paper:resnet50-augmix --weights checkpoint.pth.tar
 """
 
+_BENCH = """\
+Run models × data sets × shifts × recipes × options × seeds, and keep the results in a store.
+
+  acclimate bench --models acclimate:wrn-40-2 --datasets cifar10 --root data/ --shifts cifar/dev \\
+      --recipes none bn ent rpl --seeds 0 1 2 --set optimizer.lr=1e-2,1e-3 --store sweep.db
+  acclimate bench --plan plan.yaml --store sweep.db --dry-run
+  acclimate bench --plan plan.yaml --store sweep.db --workers 4
+
+What is in the store already is not run again: the same command goes on where it was stopped.
+Exit status: 0, 1 when jobs failed (the same command tries them again), 2 for a mistake in the call.
+"""
+
 _RESULTS = """\
 Show what a store of results holds, as a table, or hand it on.
 
@@ -110,6 +123,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_corrupt(commands)
     _add_pretrain(commands)
+    _add_bench(commands)
     _add_results(commands)
     _add_list(commands)
     _add_show(commands)
@@ -205,6 +219,16 @@ def _add_corrupt(commands: Any) -> None:
     add("--workers", type=int, metavar="N", help="threads (default: one for each core)")
     add("--seed", type=int, default=0, help="default: %(default)s")
     _add_output(command)
+
+
+def _add_bench(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "bench",
+        help="run a plan: many models, shifts and recipes, into a store",
+        description=_BENCH,
+    )
+    add_bench_options(command)
 
 
 def _add_results(commands: Any) -> None:

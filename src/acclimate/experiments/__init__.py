@@ -1,25 +1,36 @@
 """Many runs: a plan makes jobs, a store keeps their results, queries make tables of them."""
 
 from acclimate.experiments._conditions import Condition, conditions
+from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.experiments.export import export
 from acclimate.experiments.job import Job, Weights
 from acclimate.experiments.plan import Plan
 from acclimate.experiments.query import Cell, Table, corruption_table, pivot
 from acclimate.experiments.result import Result
+from acclimate.experiments.running import Worker
 from acclimate.experiments.store import Added, Store
+from acclimate.experiments.sweep import Outcome, run_jobs, run_plan
 
 __all__ = [
     "Added",
     "Cell",
     "Condition",
+    "Engine",
+    "InlineEngine",
     "Job",
+    "Outcome",
     "Plan",
+    "ProcessEngine",
     "Result",
     "Store",
     "Table",
     "Weights",
+    "Worker",
+    "WorkerSettings",
     "conditions",
     "corruption_table",
     "export",
     "pivot",
+    "run_jobs",
+    "run_plan",
 ]

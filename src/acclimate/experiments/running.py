@@ -1,0 +1,204 @@
+"""A worker: turns one job after the other into results, and keeps what the next one can use."""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from acclimate.adaptation import adapt
+from acclimate.copying import choose_device
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.evaluation import Evaluation, evaluate, forgetting
+from acclimate.experiments._image_cache import ImageCache, Opened
+from acclimate.experiments._machine import (
+    breaks_device,
+    forget_peak,
+    free_memory,
+    machine,
+    out_of_memory,
+    peak,
+)
+from acclimate.experiments._model_cache import ModelCache
+from acclimate.experiments._records import adapted_record, evaluated_record
+from acclimate.experiments.job import UNADAPTED, Job
+from acclimate.experiments.result import Result
+from acclimate.metrics import ErrorCounts
+from acclimate.models import LoadedModel
+from acclimate.presets import tuned_recipe
+from acclimate.recipes import get_recipe
+
+__all__ = ["Worker"]
+
+_EVALUATED_AT_ONCE = 128
+
+
+class Worker:
+    """Runs jobs. The last model and the last images are kept: jobs that share them are cheap.
+
+    Args:
+        roots: where each data set lies.
+        device: where to run; None is CUDA when there is one, else the CPU.
+        incomplete: go on, with a note in the result, where a data set is not whole.
+        cache: bytes of pictures to keep in memory; None is a third of what is free.
+        smallest_batch: how far batches are halved when memory runs out.
+        progress: show bars on stderr.
+
+    Attributes:
+        broken: whether a job left the device unusable for this process (CUDA errors do).
+
+    >>> worker = Worker(roots={}, device="cpu")
+    >>> job = Job(model="acclimate:digits", dataset="mnist", recipe="ent")
+    >>> result = worker.run(job)  # nobody said where MNIST lies
+    >>> result.status, result.message.splitlines()[0]
+    ('failed', 'mnist needs a root, the folder it lies in')
+    """
+
+    def __init__(
+        self,
+        roots: Mapping[str, str | Path],
+        *,
+        device: str | torch.device | None = None,
+        incomplete: bool = False,
+        cache: int | None = None,
+        smallest_batch: int = 8,
+        progress: bool = False,
+    ) -> None:
+        if smallest_batch < 1:
+            raise AcclimateError(f"expected smallest_batch >= 1, got {smallest_batch}")
+        self.device = choose_device(device)
+        if self.device.type == "cuda" and self.device.index is not None:
+            torch.cuda.set_device(self.device)
+        self.smallest_batch, self.progress, self.broken = smallest_batch, progress, False
+        self._images = ImageCache(
+            roots, device=self.device, incomplete=incomplete, cache=cache, progress=progress
+        )
+        self._models = ModelCache(self.device)
+        self._clean: tuple[tuple[str, str], ErrorCounts] | None = None
+
+    def run(self, job: Job) -> Result:
+        """The result of a job; a failed one, with the reason, where there is no other."""
+        try:
+            return self._run(job)
+        except AcclimateError as error:
+            return Result.failed(job, str(error))
+        except Exception as error:  # one broken job must not take the sweep with it
+            self.broken = breaks_device(error)
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(where.filename).name}:{where.lineno}"
+            return Result.failed(job, f"{type(error).__name__}: {error} ({place})")
+
+    def _run(self, job: Job) -> Result:
+        began = time.perf_counter()
+        loaded = self._models.load(job)
+        opened = self._images.shifted(job, loaded.preprocessing)
+        loading = time.perf_counter() - began
+        preprocessing = opened.images.preprocessing
+        about: dict[str, Any] = {
+            **machine(self.device),
+            "data": opened.data,
+            "weights": self._models.fingerprint,
+            "preprocessing": preprocessing.describe() if preprocessing else None,
+            "loading_seconds": round(loading, 3),
+        }
+        if opened.corruption != job.corruption:
+            about["corruption"] = opened.corruption
+        forget_peak(self.device)
+        found = self._with_less_memory(job, loaded, opened)
+        notes = [*opened.notes, *found.pop("notes", [])]
+        return Result(job=job, record={**about, **found, **peak(self.device), "notes": notes})
+
+    def _with_less_memory(self, job: Job, loaded: LoadedModel, opened: Opened) -> dict[str, Any]:
+        """Run a job; where memory runs out, again with half the batch, down to the smallest."""
+        size: int | None = None
+        notes: list[str] = []
+        while True:
+            try:
+                began = time.perf_counter()
+                found = self._attempt(job, loaded, opened, size)
+                found["seconds"] = round(time.perf_counter() - began, 3)
+                found["notes"] = [*notes, *found.get("notes", [])]
+                return found
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                tried = size or _batch_size(job, loaded, len(opened.images))
+                size = tried // 2
+                if size < self.smallest_batch:
+                    raise AcclimateError(
+                        f"out of memory with batches of {tried}, and {self.smallest_batch} is the "
+                        f"least that is tried; {str(error).splitlines()[0] if str(error) else ''}"
+                    ) from error
+            # Outside of the handler, where the error no longer holds on to the tensors.
+            rate = "" if job.recipe == UNADAPTED else "; the learning rate follows linearly"
+            notes.append(f"out of memory with batches of {tried}, tried {size} instead{rate}")
+            free_memory()
+
+    def _attempt(
+        self, job: Job, loaded: LoadedModel, opened: Opened, size: int | None
+    ) -> dict[str, Any]:
+        if job.recipe == UNADAPTED:
+            used = size or _EVALUATED_AT_ONCE
+            scores = self._evaluate(loaded.model, opened, used)
+            return {**evaluated_record(scores), "batch_size": used, "recipe": None}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", AcclimateWarning)
+            result = adapt(
+                loaded,
+                opened.images,
+                job.recipe,
+                options=dict(job.options),
+                batch_size=size,
+                guard="observe",  # collapse has to show in a table, not be mended
+                device=self.device,
+                seed=job.seed,
+                progress=self.progress,
+            )
+        asked = opened.images.scoring
+        again = None
+        if asked is not None and asked.label_of is None and opened.images.labels is not None:
+            # The run's confidences are over all outputs, those of the score over some of them.
+            again = self._evaluate(result.model, opened, result.record["batch_size"])
+        record = adapted_record(result, opened.images, again=again)
+        record["notes"] += [
+            str(each.message) for each in caught if issubclass(each.category, AcclimateWarning)
+        ]
+        if job.forgetting:
+            record["forgetting"] = self._forgetting(job, loaded, result.model, record["batch_size"])
+        return record
+
+    def _evaluate(self, model: torch.nn.Module, opened: Opened, size: int) -> Evaluation:
+        return evaluate(
+            model, opened.images, batch_size=size, device=self.device, progress=self.progress
+        )
+
+    def _forgetting(
+        self, job: Job, loaded: LoadedModel, adapted: torch.nn.Module, size: int
+    ) -> dict[str, Any]:
+        clean = self._images.clean(job, loaded.preprocessing)
+        key = (self._models.fingerprint, clean.data)
+        if self._clean is None or self._clean[0] != key:
+            self._clean = key, self._evaluate(loaded.model, clean, size).errors
+        return forgetting(
+            self._clean[1],
+            adapted,
+            clean.images,
+            batch_size=size,
+            device=self.device,
+            progress=self.progress,
+        ).to_dict()
+
+
+def _batch_size(job: Job, loaded: LoadedModel, images: int) -> int:
+    """What an attempt without a word about it takes."""
+    if job.recipe == UNADAPTED:
+        return _EVALUATED_AT_ONCE
+    recipe, _ = tuned_recipe(
+        get_recipe(job.recipe), dict(job.options), model_name=loaded.name, images=images
+    )
+    return min(recipe.batch_size, images)

@@ -1,0 +1,66 @@
+"""What is missing is run, and only that."""
+
+from __future__ import annotations
+
+import pytest
+from sweeps import DATASET, MODEL, write_digits
+
+from acclimate.errors import AcclimateError
+from acclimate.experiments import Plan, Store
+from acclimate.experiments.engines import InlineEngine, WorkerSettings
+from acclimate.experiments.sweep import run_plan
+
+
+@pytest.fixture
+def roots(tmp_path):
+    return write_digits(tmp_path, 64)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "sweep.db")
+
+
+def engine(roots, *, incomplete=True):
+    return InlineEngine(WorkerSettings(roots=roots, device="cpu", incomplete=incomplete))
+
+
+def plan(**changes):
+    values = {"models": [MODEL], "datasets": [DATASET], "recipes": ["none", "bn"]}
+    return Plan(**{**values, "shifts": ["cifar/fog:2"], **changes})
+
+
+def test_twice_is_once(roots, store, capfd):
+    first = run_plan(plan(), store, engine(roots))
+    assert (first.done, first.skipped, first.failed) == (2, 0, ())
+    assert "2/2" in capfd.readouterr().err
+    again = run_plan(plan(), store, engine(roots), progress=False)
+    assert (again.done, again.skipped) == (0, 2)
+    more = run_plan(plan(shifts=["cifar/fog:2", "clean"]), store, engine(roots), progress=False)
+    assert (more.done, more.skipped) == (2, 2)
+    assert len(store) == 4
+
+
+def test_what_failed_is_run_again(roots, store):
+    failed = run_plan(plan(), store, engine(roots, incomplete=False), progress=False)
+    assert failed.done == 0
+    assert all("expected 10,000 images" in result.message for result in failed.failed)
+    assert len(store.failed()) == 2
+    mended = run_plan(plan(), store, engine(roots), progress=False)
+    assert (mended.done, mended.skipped, mended.failed) == (2, 0, ())
+    assert not store.failed()
+
+
+def test_other_images_by_the_same_name_are_not_mixed(roots, store, tmp_path):
+    run_plan(plan(recipes=["none"]), store, engine(roots), progress=False)
+    other = tmp_path / "other"
+    other.mkdir()
+    outcome = run_plan(plan(), store, engine(write_digits(other, 32)), progress=False)
+    assert len(outcome.failed) == 1
+    assert "results from other data" in outcome.failed[0].message
+
+
+def test_a_data_set_without_a_root_is_refused_before_anything_runs(store):
+    with pytest.raises(AcclimateError, match="mnist needs a root"):
+        run_plan(plan(), store, engine({}), progress=False)
+    assert len(store) == 0
