@@ -10,6 +10,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
+from acclimate import parallel
 from acclimate._version import __version__
 from acclimate.copying import choose_device, copy_model, floating_dtype
 from acclimate.data import ImageSource, Preprocessing, batches, open_images
@@ -55,6 +56,9 @@ def adapt(
 ) -> AdaptationResult:
     """Adapt a classifier to unlabelled images.
 
+    In a process group (``torchrun``) all processes make the same call: each batch is shared out
+    over them, and all get the result one process would get. The first one writes the files.
+
     Args:
         model: a module that returns logits (or an object with them), or what ``models.load`` gave.
         data: a folder of images, an ``.npz``/``.npy`` file, ``.tar`` shards, an array, a tensor, a
@@ -83,45 +87,47 @@ def adapt(
     >>> result.predictions.shape, result.history.epochs[0].before_update.images
     (torch.Size([64]), 64)
     """
-    loaded = model if isinstance(model, LoadedModel) else None
-    module = loaded.model if loaded else model
-    if not isinstance(module, nn.Module):
-        raise AcclimateError(
-            f"expected a torch.nn.Module or a loaded model, got {type(module).__name__}; "
-            "acclimate.models.load('timm:resnet50') loads one by name"
+    with parallel.together():  # a mistake in one process must not leave the others waiting
+        loaded = model if isinstance(model, LoadedModel) else None
+        module = loaded.model if loaded else model
+        if not isinstance(module, nn.Module):
+            raise AcclimateError(
+                f"expected a torch.nn.Module or a loaded model, got {type(module).__name__}; "
+                "acclimate.models.load('timm:resnet50') loads one by name"
+            )
+        if not 0 <= seed < 2**63:
+            raise AcclimateError(f"expected a seed >= 0 and < 2**63, got {seed}")
+        if keep not in get_args(Keep):
+            raise unknown_name("choice for keep", str(keep), get_args(Keep))
+        guard = make_guard(guard)
+        chosen = get_recipe(recipe)
+        chosen.with_options(options or {}).check(module)  # before an hour of reading images
+        name = loaded.name if loaded else type(module).__name__
+        where = choose_device(device)
+        images = open_images(
+            data,
+            preprocessing=preprocessing
+            or (loaded.preprocessing if loaded else preprocessing_of(module)),
+            labels=labels,
+            classes=loaded.classes if loaded else None,
+            shift=shift,
+            device=where,
+            progress=progress and parallel.is_main(),
         )
-    if not 0 <= seed < 2**63:
-        raise AcclimateError(f"expected a seed >= 0 and < 2**63, got {seed}")
-    if keep not in get_args(Keep):
-        raise unknown_name("choice for keep", str(keep), get_args(Keep))
-    guard = make_guard(guard)
-    chosen = get_recipe(recipe)
-    chosen.with_options(options or {}).check(module)  # before an hour is spent on reading images
-    name = loaded.name if loaded else type(module).__name__
-    where = choose_device(device)
-    images = open_images(
-        data,
-        preprocessing=preprocessing
-        or (loaded.preprocessing if loaded else preprocessing_of(module)),
-        labels=labels,
-        classes=loaded.classes if loaded else None,
-        shift=shift,
-        device=where,
-        progress=progress,
-    )
-    notes = _label_notes(images)
-    if isinstance(recipe, str):
-        chosen, said = tuned_recipe(chosen, options or {}, model_name=name, images=len(images))
-        notes += said
-    else:  # a Recipe of the user's own is complete as it is
-        chosen = chosen.with_options(options or {})
-    size = _batch_size(chosen, module, images, batch_size)
-    if guard.action != "off":
-        warn_of_temperatures(chosen)
-    identity = _identity(name, module, chosen, images, size, seed, guard, keep, where)
-    module = (module if inplace else copy_model(module)).to(where).eval()
-    class_names = loaded.classes.names if loaded and loaded.classes else None
-    _try_out(module, images, class_names, where)  # a mistake shows before the folder is claimed
+        notes = _label_notes(images)
+        if isinstance(recipe, str):
+            chosen, said = tuned_recipe(chosen, options or {}, model_name=name, images=len(images))
+            notes += said
+        else:  # a Recipe of the user's own is complete as it is
+            chosen = chosen.with_options(options or {})
+        size = _batch_size(chosen, module, images, batch_size)
+        if guard.action != "off":
+            warn_of_temperatures(chosen)
+        identity = _identity(name, module, chosen, images, size, seed, guard, keep, where)
+        module = (module if inplace else copy_model(module)).to(where).eval()
+        class_names = loaded.classes.names if loaded and loaded.classes else None
+        _try_out(module, images, class_names, where)  # a mistake shows before the folder is claimed
+    parallel.same(identity, "processes in a group adapt one model to the same images")
     folder = None if out is None else RunFolder(out, identity, every=checkpoint_every)
     if folder and folder.finished:
         return folder.load(module, class_names)
@@ -134,6 +140,7 @@ def adapt(
         device=where,
         dtype=floating_dtype(module),
         show_progress=progress,
+        shared=True,
     )
     run = AdaptationRun(learner, passes, guard=guard, keep=keep, seed=seed)
     if folder:
@@ -220,6 +227,8 @@ def _notes(learner: Learner) -> list[str]:
     recipe, notes = learner.recipe, []
     if recipe.learns and recipe.selector.changes_architecture:
         notes.append("the model handed back has new layers (keys with acclimate_adapter)")
+    if parallel.active():
+        notes.append(f"each batch was shared out over {parallel.world()} processes")
     return notes + scaling_note(learner)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from acclimate import parallel
 from acclimate.errors import AcclimateError
 from acclimate.normalization import StatisticsControl
 from acclimate.outputs import Outputs, find_classifier, logits_of
@@ -26,7 +27,10 @@ DEFAULT_LR = 1e-3
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step gave: the answer made *before* the update, and the loss (no host sync)."""
+    """What one step gave: the answer made *before* the update, and the loss (no host sync).
+
+    Of several processes each gets the answers for its own images, and the loss over all.
+    """
 
     logits: Tensor
     loss: Tensor | None
@@ -38,12 +42,17 @@ class Learner:
     The model is taken over as it is (no copy): parameters that the selector leaves out stop asking
     for gradients, dropout and the like stay off, and its buffers are not written before
     :meth:`release`. Only ``learning`` ever changes, so only ``learning`` is ever copied.
+
+    In a process group each process gives its own part of every batch, any number of images or none,
+    and all take one step: the one a single process would take on the whole batch.
     """
 
     def __init__(
         self, model: nn.Module, recipe: Recipe, *, batch_size: int | None = None, seed: int = 0
     ) -> None:
         recipe.check(model)
+        if parallel.active():
+            _check_shareable(model, recipe)
         self.model = model.eval()
         self.recipe = recipe
         self.batch_size = recipe.batch_size if batch_size is None else batch_size
@@ -56,6 +65,7 @@ class Learner:
         self.forwards = 0
         self.backwards = 0
         self._features: Tensor | None = None
+        self._counted: tuple[Tensor, int] | None = None
         self._asked_gradient = {name: p.requires_grad for name, p in model.named_parameters()}
         self.parts: dict[str, Part] = recipe.parts()
         self.states: dict[str, Any] = {}
@@ -101,8 +111,23 @@ class Learner:
         learning: bool = True,
     ) -> Outputs:
         """One forward pass with the recipe's statistics, the student's weights or those given."""
-        self.recipe.normalization.apply(self.statistics, len(images), learning=learning)
+        count = self._count(images)
+        self.recipe.normalization.apply(self.statistics, count, learning=learning)
         return self._run(images, weights)
+
+    def tell_total(self, images: Tensor, total: int) -> None:
+        """Say how many images all processes have where this one has ``images``: none is asked."""
+        if parallel.active():
+            self._counted = images, total
+
+    def _count(self, images: Tensor) -> int:
+        """How many images the batch has over all processes; asks them once a batch at most."""
+        if not parallel.active():
+            return len(images)
+        if self._counted is None or self._counted[0] is not images:
+            own = torch.tensor(len(images), device=images.device)
+            self._counted = images, int(parallel.summed(own))
+        return self._counted[1]
 
     @torch.no_grad()
     def source_forward(self, images: Tensor) -> Outputs:
@@ -117,18 +142,29 @@ class Learner:
 
     def _run(self, images: Tensor, weights: Mapping[str, Tensor] | None) -> Outputs:
         self.forwards += 1
-        if weights is None:
-            returned = self.model(images)
-        else:
-            own = {name: tensor for name, tensor in weights.items() if ":" not in name}
-            returned = functional_call(self.model, own, (images,))
+        own = {name: tensor for name, tensor in (weights or {}).items() if ":" not in name}
+        logits = self._ask(images, None if weights is None else own)
         features, self._features = self._features, None
+        features = None if features is None else features[: len(images)]
         projections = None
         if self.recipe.objective is not None and features is not None:
             state = self.states.get("objective")
             own_head = None if weights is None else under("objective:", weights)
             projections = self.recipe.objective.project(state, features, own_head)
-        return Outputs(logits_of(returned), features, projections)
+        return Outputs(logits, features, projections)
+
+    def _ask(self, images: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        # Few models take no image at all, but this process must be there for the others: it shows
+        # one that counts nowhere, neither in the statistics nor in the loss.
+        absent = len(images) == 0 and parallel.active()
+        self.statistics.expect_stand_in(absent)
+        shown = images.new_zeros(1, *images.shape[1:]) if absent else images
+        if weights is None:
+            returned = self.model(shown)
+        else:
+            returned = functional_call(self.model, dict(weights), (shown,))
+        logits = logits_of(returned)
+        return logits[:0] if absent else logits
 
     def step(self, images: Tensor) -> StepResult:
         """Predict, then learn from one batch of images."""
@@ -169,14 +205,15 @@ class Learner:
     def _update(self, step: Step) -> Tensor | None:
         """Learn from the images that count; None when none does."""
         weights = self._weights(step)
-        if weights is not None and not bool(weights.any()):
+        counting = None if weights is None else parallel.summed(weights.count_nonzero())
+        if counting is not None and not bool(counting):
             return None
         before = self.backwards
 
         def closure() -> Tensor:
             if self.backwards > before:  # a second look within one step, after a move
                 step.forget()
-            return self._backward(step, weights)
+            return self._backward(step, weights, counting)
 
         return self.recipe.optimizer.update(self.states["optimizer"], self, closure)
 
@@ -188,13 +225,17 @@ class Learner:
                 combined = weights if combined is None else combined * weights
         return combined
 
-    def _backward(self, step: Step, weights: Tensor | None) -> Tensor:
+    def _backward(self, step: Step, weights: Tensor | None, counting: Tensor | None) -> Tensor:
         terms = [part.loss(self.states[slot], step) for slot, part in self.parts.items()]
-        total = sum(_reduce(term, weights) for term in terms if term is not None)
+        images = self._count(step.images)
+        total = sum(_reduce(t, weights, counting, images) for t in terms if t is not None)
         assert isinstance(total, Tensor)
         total.backward()
         self.backwards += 1
-        return total.detach()
+        loss = total.detach()
+        gradients = [p.grad for p in self.learning.values() if p.grad is not None]
+        parallel.sum_in_place([loss, *gradients])  # the loss travels with the gradients
+        return loss
 
     def start_epoch(self) -> None:
         """Tell the parts that an epoch begins."""
@@ -246,7 +287,7 @@ class Learner:
 
     def forward_plain(self, images: Tensor) -> Tensor:
         """The model as it stands, with its own buffers: what a user without this package gets."""
-        return logits_of(self.model(images))
+        return self._ask(images)
 
     def release(self) -> nn.Module:
         """Take all hooks and flags off: the plain model, with whatever it has learnt."""
@@ -261,13 +302,38 @@ class Learner:
         return self.model
 
 
-def _reduce(term: Tensor, weights: Tensor | None) -> Tensor:
-    """Mean over the images that count; a scalar term is taken as it is."""
+def _reduce(term: Tensor, weights: Tensor | None, counting: Tensor | None, images: int) -> Tensor:
+    """Mean over the images that count; a scalar term is taken as it is.
+
+    Of several processes each has its part of the mean; the parts add up.
+    """
     if term.ndim == 0:
+        if parallel.active():
+            raise AcclimateError(
+                "a part of the recipe returns a single number as its loss, which cannot be shared "
+                "out over processes; return one value per image, or adapt in one process"
+            )
         return term
-    if weights is None:
-        return term.mean()
-    return (term * weights).sum() / weights.count_nonzero()
+    if weights is not None:
+        assert counting is not None
+        return (term * weights).sum() / counting
+    return term.sum() / images if parallel.active() else term.mean()
+
+
+def _check_shareable(model: nn.Module, recipe: Recipe) -> None:
+    """Refuse what several processes cannot do as one would."""
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        raise AcclimateError(
+            "expected the plain model, got one wrapped in DistributedDataParallel; pass "
+            "model.module: gradients and statistics are shared here already"
+        )
+    for slot, part in recipe.parts().items():
+        if type(part).views is not Part.views or type(part).collect is not Part.collect:
+            raise AcclimateError(
+                f"the {slot} of recipe {recipe.name!r} draws views of each image or keeps images, "
+                f"which {parallel.world()} processes would do differently from one; adapt in one "
+                "process, or each by itself: with acclimate.parallel.alone()"
+            )
 
 
 def scaling_note(learner: Learner) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from acclimate import parallel
 from acclimate.errors import AcclimateWarning
 from acclimate.parts import PARTS, Part, check_range
 
@@ -60,28 +62,52 @@ def _batch_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (x - _per_channel(mean, x)).square().mean(dim=dims)
 
 
+def _statistics_of_all(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The same over what all processes have of the batch, however many images each has.
+
+    Counts, means and squared distances are told in one go and combined as by Chan et al. (1979):
+    as exact as two passes, where a sum of squares would lose its digits.
+    """
+    dims = [0, *range(2, x.ndim)]
+    own = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x  # counts must be exact
+    n = x.numel() // x.shape[1]
+    mean = own.sum(dim=dims) / max(n, 1)
+    distances = (own - _per_channel(mean, own)).square().sum(dim=dims)
+    rows = parallel.stacked(torch.cat([mean.new_tensor([n]), mean, distances]))
+    counts, means, squares = rows.split([1, x.shape[1], x.shape[1]], dim=1)
+    total = counts.sum()
+    mean = (counts * means).sum(dim=0) / total
+    var = (squares + counts * (means - mean).square()).sum(dim=0) / total
+    return mean.to(x.dtype), var.to(x.dtype)
+
+
 def _per_channel(values: Tensor, like: Tensor) -> Tensor:
     return values.view(1, -1, *([1] * (like.ndim - 2)))
 
 
 @dataclass
 class StatisticsControl:
-    """The switchboard over a model's batch-norm layers, and their running estimates if any."""
+    """The switchboard over a model's batch-norm layers, and their running estimates if any.
+
+    Where several processes share a batch, its statistics are those of all their images.
+    """
 
     layers: dict[str, _BatchNorm]
     running: dict[str, Tensor] = field(default_factory=dict)
     _handles: list[Any] = field(default_factory=list)
-    _setting: tuple[float, bool] | None = None
+    _setting: tuple[float, bool, bool] | None = None
+    _stand_in: bool = False
 
     def use(self, weight: float, *, update_running: bool = False) -> None:
         """Let the next forward passes normalise with this share of the batch's own statistics."""
-        if self._setting == (weight, update_running):
+        shared = parallel.active()
+        if self._setting == (weight, update_running, shared):
             return
         self.release()
-        self._setting = (weight, update_running)
+        self._setting = (weight, update_running, shared)
         for name, layer in self.layers.items():
             # With tracking off, a layer in training mode reads the batch and writes no buffer.
-            native = weight == 1.0 and not self.running
+            native = weight == 1.0 and not self.running and not shared
             layer.training = native  # not train(): a fused layer's own dropout must stay off
             layer.track_running_stats = not native
             if not native and (weight > 0 or self.running):
@@ -98,6 +124,13 @@ class StatisticsControl:
             layer.training = False
             layer.track_running_stats = True
 
+    def expect_stand_in(self, stand_in: bool) -> None:
+        """Whether the next images only stand in for a share that is empty, and do not count."""
+        self._stand_in = stand_in
+
+    def _counting(self, x: Tensor) -> Tensor:
+        return x[:0] if self._stand_in else x
+
     def _mixing_hook(self, name: str, weight: float, update_running: bool) -> Any:
         """A hook that moves the input so that the layer's own formula yields the mixed statistics.
 
@@ -113,7 +146,10 @@ class StatisticsControl:
             mean = self.running.get(f"{name}.mean", source_mean)
             var = self.running.get(f"{name}.var", source_var)
             if weight > 0:
-                batch_mean, batch_var = _batch_statistics(x)
+                shared = parallel.active()
+                batch_mean, batch_var = (
+                    _statistics_of_all(self._counting(x)) if shared else _batch_statistics(x)
+                )
                 mean = weight * batch_mean + (1 - weight) * mean
                 var = weight * batch_var + (1 - weight) * var
             if update_running:
@@ -141,7 +177,7 @@ class StatisticsControl:
 
     def pool(self) -> StatisticsPool:
         """Start gathering the statistics of everything that passes the layers."""
-        return StatisticsPool(self.layers)
+        return StatisticsPool(self.layers, counting=self._counting)
 
     def distances(self, pool: StatisticsPool) -> list[float]:
         """How far gathered statistics are from the model's own, layer by layer.
@@ -173,10 +209,13 @@ class StatisticsControl:
 class StatisticsPool:
     """Mean and variance of each layer's input over many batches, pooled as if they were one.
 
-    Gathers until :meth:`close`.
+    Gathers until :meth:`close`; ``counting`` says which part of an input counts.
     """
 
-    def __init__(self, layers: dict[str, _BatchNorm]) -> None:
+    def __init__(
+        self, layers: dict[str, _BatchNorm], *, counting: Callable[[Tensor], Tensor]
+    ) -> None:
+        self._counting = counting
         self._sums: dict[str, tuple[float, Tensor, Tensor]] = {}
         # Before the hooks that mix statistics: those move the input.
         self._handles = [
@@ -186,10 +225,14 @@ class StatisticsPool:
 
     def _gathering_hook(self, name: str) -> Any:
         def gather(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            x = inputs[0].detach()
-            mean, var = (t.double() for t in _batch_statistics(x.float()))
+            x = self._counting(inputs[0].detach())
             n = x.numel() / x.shape[1]
-            count, first, second = self._sums.get(name, (0.0, mean * 0, mean * 0))
+            none = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
+            count, first, second = self._sums.get(name, (0.0, none, none))
+            if n == 0:
+                self._sums[name] = (count, first, second)
+                return
+            mean, var = (t.double() for t in _batch_statistics(x.float()))
             self._sums[name] = (count + n, first + n * mean, second + n * (var + mean**2))
 
         return gather
@@ -200,11 +243,21 @@ class StatisticsPool:
             handle.remove()
 
     def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """Mean and variance by layer."""
+        """Mean and variance by layer, over the images of all processes."""
         return {
             name: (first / n, (second / n - (first / n) ** 2).clamp_min(0))
+            for name, (n, first, second) in self._summed().items()
+        }
+
+    def _summed(self) -> dict[str, tuple[float, Tensor, Tensor]]:
+        if not parallel.active():
+            return self._sums
+        totals = {
+            name: (first.new_tensor(n), first.clone(), second.clone())
             for name, (n, first, second) in self._sums.items()
         }
+        parallel.sum_in_place([tensor for sums in totals.values() for tensor in sums])
+        return {name: (float(n), first, second) for name, (n, first, second) in totals.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from acclimate import parallel
 from acclimate.data import Batch, ImageSource, batch_count, batches
 from acclimate.metrics import Scores, Tally
 
@@ -25,30 +27,48 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Passes:
-    """How a set of images is gone through: in which batches, where to, and whether with a bar."""
+    """How a set of images is gone through: in which batches, where to, and whether with a bar.
+
+    ``shared`` passes are gone through by all processes of a group, each with its part of every
+    batch; its ``images`` are then that part, its ``indices`` those of the whole batch.
+    """
 
     images: ImageSource
     batch_size: int
     device: torch.device
     show_progress: bool
     dtype: torch.dtype = torch.float32
+    shared: bool = False
 
     def batches(
         self, title: str, *, order: Tensor | None = None, start: int = 0
     ) -> Iterator[Batch]:
         """Batches on the device, from number ``start`` on."""
         size = self.batch_size
+        # Asked for here: the thread that reads does not know whether this one is alone.
+        own = partial(parallel.share, of=(parallel.rank(), parallel.world()))
         for batch in tqdm(
-            batches(self.images, batch_size=size, order=order, device=self.device, start=start),
+            batches(
+                self.images,
+                batch_size=size,
+                order=order,
+                device=self.device,
+                start=start,
+                part=own if self.shared else None,
+            ),
             desc=title,
             initial=start,
             total=batch_count(len(self.images), size),
-            disable=not self.show_progress,
+            disable=not (self.show_progress and parallel.is_main()),
             delay=0.5,
             leave=False,
             unit="batch",
         ):
             yield replace(batch, images=batch.images.to(self.dtype))
+
+    def whole(self, logits: Tensor, batch: Batch) -> Tensor:
+        """The logits of the whole batch, given those of this process's part."""
+        return parallel.gathered(logits, total=len(batch.indices)) if self.shared else logits
 
     def labels_of(self, batch: Batch) -> Tensor | None:
         """True classes of a batch, for scoring, where there are any."""
@@ -73,7 +93,7 @@ class Passes:
         classes = torch.zeros(len(self.images), dtype=torch.int64)
         confidence = torch.zeros(len(self.images))
         for batch in self.batches(title, order=order):
-            logits = forward(batch)
+            logits = self.whole(forward(batch), batch)
             top = tally.update(
                 logits,
                 labels=self.labels_of(batch),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from acclimate import parallel
 from acclimate.adapters import remove_adapters
 from acclimate.data import Batch, batch_count, epoch_order
 from acclimate.errors import AcclimateWarning
@@ -19,6 +20,7 @@ from acclimate.learner import Learner
 from acclimate.metrics import Scores, Tally
 from acclimate.normalization import StatisticsPool
 from acclimate.passes import Passes, Predictions
+from acclimate.run_folder import fingerprint
 from acclimate.state import pack, under, unpack
 from acclimate.verdict import Verdict, judge, label_free_score
 from acclimate.words import Keep
@@ -121,7 +123,12 @@ class AdaptationRun:
             self._pass("running statistics", self._student_forward, order=order)
 
     def _student_forward(self, batch: Batch) -> Tensor:
-        return self.learner.forward(batch.images).logits
+        return self.learner.forward(self._images(batch)).logits
+
+    def _images(self, batch: Batch) -> Tensor:
+        """This process's images of a batch, the learner knowing how many there are in all."""
+        self.learner.tell_total(batch.images, len(batch.indices))
+        return batch.images
 
     def _before_learning(self) -> None:
         if not self._compares:
@@ -155,11 +162,12 @@ class AdaptationRun:
         self._end_epoch()
 
     def _learn(self, batch: Batch) -> None:
-        result = self.learner.step(batch.images)
+        result = self.learner.step(self._images(batch))
+        logits = self.passes.whole(result.logits, batch)
         source = self.passes.of(self.progress.source_classes, batch)
         labels = self.passes.labels_of(batch)
         self.tally.update(
-            result.logits,
+            logits,
             labels=labels,
             source=source,
             loss=result.loss,
@@ -167,7 +175,7 @@ class AdaptationRun:
         )
         if self.guard.action == "off":
             return
-        self.watch.see(result.logits, result.loss, source_classes=source)
+        self.watch.see(logits, result.loss, source_classes=source)
         if self.watch.due(self.guard):
             self._check()
 
@@ -190,6 +198,7 @@ class AdaptationRun:
 
     def _end_epoch(self) -> None:
         progress = self.progress
+        self._check_agreement()
         before = self.tally.scores()
         progress.epoch, progress.batch = progress.epoch + 1, 0
         if progress.epoch == self.learner.recipe.epochs and self.watch.steps:
@@ -204,6 +213,12 @@ class AdaptationRun:
             )
         )
         self.checkpoint(self)
+
+    def _check_agreement(self) -> None:
+        """See that all processes have learnt the same: the answers of one stand for all."""
+        if parallel.active():
+            learnt = {"checksum": fingerprint(self.learner.state_tensors())}
+            parallel.same(learnt, f"the processes came apart by step {self.learner.steps}")
 
     def _consider(self, *, epoch: int) -> Scores:
         """Score the present state without labels; remember it if it is the best so far."""
@@ -233,7 +248,7 @@ class AdaptationRun:
         self._pool = self.learner.statistics.pool() if gather else None
 
         def forward(batch: Batch) -> Tensor:
-            return self.learner.predict(batch.images)
+            return self.learner.predict(self._images(batch))
 
         # Shuffled: folders are sorted by class, and batches of one class have odd statistics.
         order = epoch_order(len(self.passes.images), seed=self.seed, epoch=EVALUATION)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from acclimate import parallel
 from acclimate.checkpoint import (
     json_writer,
     read_tensors,
@@ -45,14 +46,17 @@ def fingerprint(tensors: Mapping[str, Any]) -> str:
 
 
 class RunFolder:
-    """A folder that belongs to one run; the same run finds its checkpoint or result there again."""
+    """A folder that belongs to one run; the same run finds its checkpoint or result there again.
+
+    Of several processes the main one writes, and reads for all.
+    """
 
     def __init__(self, path: str | Path, identity: dict[str, Any], *, every: float = 30.0) -> None:
         self.path = Path(path)
         self.identity = json.loads(json.dumps(identity))
         self.every = every
         self._last = time.monotonic()
-        self._claim()
+        parallel.on_main(self._claim)
 
     def _claim(self) -> None:
         try:
@@ -96,7 +100,7 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether this run's result is there, whole."""
-        return saved_identity(self.path) is not None
+        return parallel.on_main(lambda: saved_identity(self.path) is not None)
 
     def load(self, model: nn.Module, class_names: Sequence[str] | None) -> AdaptationResult:
         """The finished result."""
@@ -104,14 +108,19 @@ class RunFolder:
 
     def resume(self, run: AdaptationRun) -> bool:
         """Let a run go on from its checkpoint, if there is one."""
-        if not (self.path / CHECKPOINT).exists():
+        stored = parallel.on_main(self._stored)
+        if stored is None:
             return False
-        run.load_state(*read_tensors(self.path / CHECKPOINT))
+        run.load_state(*stored)
         return True
+
+    def _stored(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        path = self.path / CHECKPOINT
+        return read_tensors(path) if path.exists() else None
 
     def checkpoint(self, run: AdaptationRun) -> None:
         """Write a checkpoint if the last one is old enough."""
-        if time.monotonic() - self._last < self.every:
+        if not parallel.is_main() or time.monotonic() - self._last < self.every:
             return
         try:
             write_files({self.path / CHECKPOINT: tensors_writer(*run.state())})
@@ -121,8 +130,12 @@ class RunFolder:
 
     def finish(self, result: AdaptationResult) -> None:
         """Write the result; the checkpoint has done its work."""
-        result.save(self.path)
-        (self.path / CHECKPOINT).unlink(missing_ok=True)
+
+        def write() -> None:
+            result.save(self.path)
+            (self.path / CHECKPOINT).unlink(missing_ok=True)
+
+        parallel.on_main(write)
 
 
 def _first_difference(there: Any, here: Any, key: str) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from acclimate import parallel
 from acclimate.copying import copy_model
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard import Guard, Watch, make_guard, warn_of_temperatures
@@ -39,6 +40,8 @@ class Stream(nn.Module):
     The guard looks at the source model's answers on every ``check_every``-th batch, which costs one
     gradient-free forward pass there: 1/``check_every`` forward passes per batch on average. A batch
     whose loss is not finite is answered by the source model and undone at once.
+
+    In a process group every process asks about its own part of each batch, and all learn the same.
 
     ``notes`` says which learning rate is used and why, where the paper or the batch size chose it.
 
@@ -121,6 +124,9 @@ class Stream(nn.Module):
             return not broken
         full = broken or self._watch.steps + 1 >= self.guard.check_every
         source = self.learner.source_forward(images).logits if full else None
+        if parallel.active():  # all processes must come to one decision
+            logits = parallel.gathered(logits)
+            source = None if source is None else parallel.gathered(source)
         self._watch.see(logits, loss, source_logits=source)
         if full:
             trouble = self._watch.check(self.guard, self.learner)

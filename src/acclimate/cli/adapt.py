@@ -9,6 +9,7 @@ from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING
 
 from acclimate.cli.images import check_source, images_to_adapt, load_model
+from acclimate.cli.processes import launched_processes
 from acclimate.cli.tables import table
 from acclimate.errors import AcclimateError
 from acclimate.options import parse_assignments
@@ -34,7 +35,15 @@ EPOCH_HEADER = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Adapt, print a summary, and say with the exit status how it went."""
+    """Adapt, print a summary, and say with the exit status how it went.
+
+    Under torchrun the processes share the work, and the first one does the talking.
+    """
+    with launched_processes(args):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     if args.model is None and args.images is None and args.dataset is None:
         return _embedded_default(args)
     if args.model is None or (args.images is None and args.dataset is None):

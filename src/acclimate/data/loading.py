@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import queue
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,12 +18,16 @@ from acclimate.errors import AcclimateError
 
 __all__ = ["Batch", "batch_count", "batches", "epoch_order"]
 
+Part: TypeAlias = Callable[[Tensor], Tensor]
 _Batches: TypeAlias = "Generator[Batch, None, None]"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures as the model takes them, on the device, and their numbers, on the CPU."""
+    """Pictures as the model takes them, on the device, and their numbers, on the CPU.
+
+    Where only a part of a batch is read, the numbers are still those of the whole batch.
+    """
 
     images: Tensor
     indices: Tensor
@@ -63,6 +67,7 @@ def batches(
     device: torch.device | str = "cpu",
     start: int = 0,
     prefetch: int = 2,
+    part: Part | None = None,
 ) -> Iterator[Batch]:
     """Batches of model input, float32 on ``device``.
 
@@ -73,6 +78,7 @@ def batches(
         device: where the model is. Pictures travel as uint8 and are normalised there.
         start: the first batch to yield, to go on where a run was stopped.
         prefetch: how many batches are read ahead by a thread; 0 reads without one.
+        part: which of a batch's numbers to read, where others read the rest; maybe none of them.
     """
     order = torch.arange(len(source)) if order is None else order.cpu()
     count = batch_count(len(order), batch_size)
@@ -80,7 +86,8 @@ def batches(
         raise AcclimateError(f"expected start and prefetch >= 0, got {start} and {prefetch}")
     if len(order) and not 0 <= int(order.min()) <= int(order.max()) < len(source):
         raise AcclimateError(f"expected an order of numbers below {len(source)}")
-    return _ready(source, _chunks(order, batch_size, count, start), torch.device(device), prefetch)
+    chunks = _chunks(order, batch_size, count, start)
+    return _ready(source, chunks, torch.device(device), prefetch, part)
 
 
 def _chunks(order: Tensor, batch_size: int, count: int, start: int) -> Iterator[Tensor]:
@@ -90,10 +97,14 @@ def _chunks(order: Tensor, batch_size: int, count: int, start: int) -> Iterator[
 
 
 def _ready(
-    source: ImageSource, chunks: Iterator[Tensor], device: torch.device, prefetch: int
+    source: ImageSource,
+    chunks: Iterator[Tensor],
+    device: torch.device,
+    prefetch: int,
+    part: Part | None,
 ) -> Iterator[Batch]:
     pin = device.type == "cuda"
-    raw = _read(source, chunks, pin=pin)
+    raw = _read(source, chunks, part, pin=pin)
     ahead = _read_ahead(raw, prefetch) if prefetch else raw
     with closing(ahead):  # stops the thread when the batches are not all wanted
         for batch in ahead:
@@ -103,9 +114,13 @@ def _ready(
             yield Batch(images, batch.indices)
 
 
-def _read(source: ImageSource, chunks: Iterator[Tensor], *, pin: bool) -> _Batches:
+def _read(
+    source: ImageSource, chunks: Iterator[Tensor], part: Part | None, *, pin: bool
+) -> _Batches:
     for indices in chunks:
-        images = source.read(indices)
+        wanted = indices if part is None else part(indices)
+        # No picture has no shape: one is read for it, and left out.
+        images = source.read(wanted) if len(wanted) else source.read(indices[:1])[:0]
         yield Batch(images.pin_memory() if pin else images, indices)
 
 

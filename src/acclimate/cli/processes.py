@@ -1,0 +1,70 @@
+"""The processes torchrun launched, as one group."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from datetime import timedelta
+
+from acclimate.errors import AcclimateError, AcclimateWarning
+
+__all__ = ["launched_processes"]
+
+PATIENCE = timedelta(minutes=10)
+"""A process that has not answered for so long never will: the others give up."""
+
+LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+@contextmanager
+def launched_processes(args: argparse.Namespace) -> Iterator[None]:
+    """Join the group torchrun's environment variables describe; without them, do nothing.
+
+    Each process gets the CUDA device of its number on the machine, unless ``--device`` says
+    otherwise; all but the first are silent but for errors.
+    """
+    if any(name not in os.environ for name in LAUNCHED) or os.environ["WORLD_SIZE"] == "1":
+        yield
+        return
+    import torch
+    import torch.distributed as dist
+
+    args.device = device = _device(args.device, int(os.environ["LOCAL_RANK"]))
+    on_cuda = device.startswith("cuda")
+    if on_cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if on_cuda else "gloo", timeout=PATIENCE)
+    try:
+        if dist.get_rank() == 0:
+            yield
+        else:
+            warnings.simplefilter("ignore", AcclimateWarning)  # until the command ends
+            with redirect_stdout(io.StringIO()):
+                yield
+    finally:
+        dist.destroy_process_group()
+
+
+def _device(asked: str | None, local_rank: int) -> str:
+    """The device of one process on its machine."""
+    import torch
+
+    if asked not in (None, "cuda"):
+        if asked.startswith("cuda"):
+            raise AcclimateError(
+                f"every process needs a device of its own, got --device {asked}; leave it out"
+            )
+        return asked
+    count = torch.cuda.device_count()
+    if asked is None and count == 0:
+        return "cpu"
+    if local_rank >= count:
+        raise AcclimateError(
+            f"expected at most one process per CUDA device, got process {local_rank + 1} and "
+            f"{count} device(s); lower --nproc-per-node, or --device cpu"
+        )
+    return f"cuda:{local_rank}"

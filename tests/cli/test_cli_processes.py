@@ -1,0 +1,82 @@
+"""``torchrun -m acclimate adapt``: what the plain command gives, said once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acclimate.cli import main
+from acclimate.cli.processes import LAUNCHED, launched_processes
+from acclimate.demo.digits import digits
+from acclimate.errors import AcclimateError
+
+LAUNCH = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+@pytest.fixture
+def images(tmp_path) -> Path:
+    path = tmp_path / "foggy.npz"
+    pictures, labels = digits("held-out", shifted=True)
+    np.savez(path, images=pictures[:203], labels=labels[:203])
+    return path
+
+
+def arguments(images: Path, out: Path, *more: str) -> list[str]:
+    command = ["adapt", "--model", "acclimate:digits", "--images", str(images), "--out", str(out)]
+    settings = ["--recipe", "rpl", "--batch-size", "50", "--set", "epochs=2", "--device", "cpu"]
+    return [*command, *settings, "--json", *more]
+
+
+def launch(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *LAUNCH, "-m", "acclimate", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
+
+
+def answers(folder: Path) -> tuple[list[str], list[float]]:
+    rows = [line.rsplit(",", 1) for line in (folder / "predictions.csv").read_text().split()[1:]]
+    return [answer for answer, _ in rows], [float(sure) for _, sure in rows]
+
+
+def test_the_command_under_torchrun_gives_what_the_plain_one_gives(
+    images, tmp_path, capsys
+) -> None:
+    assert main(arguments(images, tmp_path / "one")) == 0
+    one = json.loads(capsys.readouterr().out)
+    launched = launch(*arguments(images, tmp_path / "two"))
+    assert launched.returncode == 0, launched.stderr
+    two = json.loads(launched.stdout)  # of one process, or this would not parse
+    two["notes"].remove("each batch was shared out over 2 processes")
+    for key in ("error", "guard", "notes"):
+        assert two[key] == one[key]
+    files = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == files
+    (one_classes, one_sure), (two_classes, two_sure) = map(
+        answers, (tmp_path / "one", tmp_path / "two")
+    )
+    assert len(one_classes) == 203
+    assert two_classes == one_classes
+    assert two_sure == pytest.approx(one_sure, abs=1e-5)
+
+    wrong = launch(*arguments(images, tmp_path / "two", "--seed", "1"))
+    assert wrong.returncode == 1  # torchrun's own
+    assert "acclimate: the output folder" in wrong.stderr
+    assert "which differs in seed" in wrong.stderr
+    assert wrong.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [("cuda:0", "every process needs a device of its own"), ("cuda", "at most one process per")],
+)
+def test_a_device_that_cannot_be_shared_is_refused(device, words, monkeypatch) -> None:
+    for name in LAUNCHED:
+        monkeypatch.setenv(name, "999")
+    with pytest.raises(AcclimateError, match=words):
+        launched_processes(argparse.Namespace(device=device)).__enter__()
