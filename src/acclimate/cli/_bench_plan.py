@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Plan
+from acclimate.experiments import Job, Plan
+from acclimate.experiments.choices import chosen_jobs, read_choices
 
-__all__ = ["plan_of"]
+__all__ = ["jobs_and_marks", "plan_of"]
 
 _NAMED = ("models", "datasets", "shifts", "recipes", "seeds", "images", "split", "forgetting")
 
@@ -35,6 +36,15 @@ def plan_of(args: argparse.Namespace) -> Plan:
     )
     plan.check()
     return plan
+
+
+def jobs_and_marks(plan: Plan, args: argparse.Namespace) -> tuple[list[Job], list[str]]:
+    """The plan's jobs, with the options of ``--choice``, and what has to be said of these."""
+    jobs = plan.jobs()
+    if args.choice is None:
+        return jobs, []
+    choices = read_choices(args.choice)
+    return chosen_jobs(jobs, choices), choices.marks
 
 
 def _grid(words: Sequence[str], recipes: Sequence[str]) -> dict[str, Any]:

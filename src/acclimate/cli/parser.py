@@ -10,8 +10,11 @@ from acclimate._version import __version__
 from acclimate.cli.bench import add_options as add_bench_options
 from acclimate.cli.images import add_image_options, add_model_options
 from acclimate.cli.pretrain import add_options as add_pretrain_options
+from acclimate.cli.report import add_options as add_report_options
+from acclimate.cli.reproduce import add_options as add_reproduce_options
 from acclimate.cli.results import add_options as add_results_options
 from acclimate.cli.theory import add_options as add_theory_options
+from acclimate.cli.tune import add_options as add_tune_options
 from acclimate.words import Action, Keep
 
 __all__ = ["build_parser"]
@@ -82,6 +85,32 @@ What is in the store already is not run again: the same command goes on where it
 Exit status: 0, 1 when jobs failed (the same command tries them again), 2 for a mistake in the call.
 """
 
+_REPRODUCE = """\
+Run the paper's tables and figures again, with the data and weights at hand, and print what was
+measured beside what the paper prints. For all else it says what is missing, and how to get it.
+
+  acclimate reproduce --list --root cifar10=data/cifar10
+  acclimate reproduce tbl:groupnorm --root cifar10=data/cifar10 --dry-run
+  acclimate reproduce groupnorm --root cifar10=data/cifar10 --images-per-shift 500 --severities 5
+  acclimate reproduce tbl:table-2 --root cifar10-c=data/c --weights 'WRN-28-10 vanilla=wrn.pt'
+
+Where there is cifar10 (or imagenet) and no cifar10-c (imagenet-c), its corruptions are made on the
+way. Exit status: 0, 1 when jobs failed, 2 for a mistake in the call.
+"""
+
+_TUNE = """\
+Choose learning rate, epochs and other options on the hold-out corruptions, as the paper does.
+
+  acclimate tune --models acclimate:wrn-40-2 --datasets cifar10 --root data/ --recipes ent rpl \\
+      --set optimizer.lr=1e-2,1e-3,1e-4 --epochs 5 --store tune.db --out choice.json
+  acclimate bench --choice choice.json --models acclimate:wrn-40-2 --datasets cifar10 \\
+      --root data/ --shifts cifar/test --recipes ent rpl --store test.db
+
+A run of 5 epochs tells of 1, 2, 3 and 4 too: the choice has the number of epochs. Test corruptions,
+ImageNet-R, -A and -D and the test splits of WILDS are refused: WILDS chooses on its split val.
+Exit status: 0, 1 when jobs failed or nothing could be chosen, 2 for a mistake in the call.
+"""
+
 _RESULTS = """\
 Show what a store of results holds, as a table, or hand it on.
 
@@ -92,6 +121,16 @@ Show what a store of results holds, as a table, or hand it on.
 
 Means are over severities, then corruptions, then seeds, and over nothing else: what else differs
 becomes a row of its own. A mean over less than it is meant to be over says so: (12 of 15).
+"""
+
+_REPORT = """\
+Turn a store of results into one page that opens from disk: tables, plots, run details, best
+practices. Plots and tables can be written for papers too.
+
+  acclimate report sweep.db
+  acclimate report sweep.db --out report.html --where dataset=cifar10 --figures fig/ --tables tab/
+
+PNG needs pip install 'acclimate[plots]'; without it plots are SVG alone.
 """
 
 _THEORY = """\
@@ -124,7 +163,10 @@ def build_parser() -> argparse.ArgumentParser:
     _add_corrupt(commands)
     _add_pretrain(commands)
     _add_bench(commands)
+    _add_tune(commands)
     _add_results(commands)
+    _add_report(commands)
+    _add_reproduce(commands)
     _add_list(commands)
     _add_show(commands)
     _add_theory(commands)
@@ -231,6 +273,16 @@ def _add_bench(commands: Any) -> None:
     add_bench_options(command)
 
 
+def _add_tune(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "tune",
+        help="choose a recipe's options on hold-out corruptions",
+        description=_TUNE,
+    )
+    add_tune_options(command)
+
+
 def _add_results(commands: Any) -> None:
     command = _add_command(
         commands,
@@ -239,6 +291,26 @@ def _add_results(commands: Any) -> None:
         description=_RESULTS,
     )
     add_results_options(command)
+
+
+def _add_report(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "report",
+        help="a page of a store of results, and its plots and tables as files",
+        description=_REPORT,
+    )
+    add_report_options(command)
+
+
+def _add_reproduce(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "reproduce",
+        help="the paper's tables and figures, run again",
+        description=_REPRODUCE,
+    )
+    add_reproduce_options(command)
 
 
 def _add_list(commands: Any) -> None:

@@ -1,6 +1,7 @@
 """Many runs: a plan makes jobs, a store keeps their results, queries make tables of them."""
 
 from acclimate.experiments._conditions import Condition, conditions
+from acclimate.experiments.choices import Choices, chosen_jobs, read_choices
 from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.experiments.export import export
 from acclimate.experiments.job import Job, Weights
@@ -8,12 +9,15 @@ from acclimate.experiments.plan import Plan
 from acclimate.experiments.query import Cell, Table, corruption_table, pivot
 from acclimate.experiments.result import Result
 from acclimate.experiments.running import Worker
+from acclimate.experiments.selection import Choice, choose
 from acclimate.experiments.store import Added, Store
 from acclimate.experiments.sweep import Outcome, run_jobs, run_plan
 
 __all__ = [
     "Added",
     "Cell",
+    "Choice",
+    "Choices",
     "Condition",
     "Engine",
     "InlineEngine",
@@ -27,10 +31,13 @@ __all__ = [
     "Weights",
     "Worker",
     "WorkerSettings",
+    "choose",
+    "chosen_jobs",
     "conditions",
     "corruption_table",
     "export",
     "pivot",
+    "read_choices",
     "run_jobs",
     "run_plan",
 ]

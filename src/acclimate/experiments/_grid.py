@@ -24,7 +24,7 @@ def recipe_options(recipe: str, grid: Grid) -> list[Options]:
     >>> grid = {"optimizer.lr": ["1e-3", 0.01], "ent": {"epochs": 2}}
     >>> recipe_options("ent", grid)
     [(('epochs', 2), ('optimizer.lr', 0.001)), (('epochs', 2), ('optimizer.lr', 0.01))]
-    >>> recipe_options("bn", grid)
+    >>> recipe_options("bn", {**grid, "epochs": [1, 5]})
     [()]
     """
     chosen = combinations(recipe, grid)
@@ -44,7 +44,10 @@ def combinations(recipe: str, grid: Grid) -> list[dict[str, Any]]:
 
 
 def _uses(recipe: Recipe, key: str) -> bool:
+    """What makes no difference to a recipe must not make two jobs of one."""
     slot = key.partition(".")[0]
+    if key == "epochs":
+        return recipe.learns
     return slot not in PARTS or slot in recipe.parts()
 
 

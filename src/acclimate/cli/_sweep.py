@@ -1,0 +1,112 @@
+"""What commands that run many jobs into a store have in common."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from acclimate.cli._clusters import cluster_engine, refuse_cluster_options
+from acclimate.cli.tables import table
+from acclimate.errors import AcclimateError
+from acclimate.experiments import Job, Store
+from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
+from acclimate.experiments.engines.processes import gpus
+from acclimate.experiments.sweep import Outcome, run_jobs
+
+__all__ = ["INTERRUPTED", "OK", "SOME_FAILED", "dry_run", "failures", "plain_failures", "sweep"]
+
+OK, SOME_FAILED, INTERRUPTED = 0, 1, 130
+_FIRST = 5
+_FAILED = 10
+
+
+def sweep(
+    jobs: Sequence[Job], store: Store, roots: Mapping[str, str], args: argparse.Namespace
+) -> Outcome | None:
+    """Run what is missing; None where a key stopped it, which is said."""
+    try:
+        with redirect_stdout(sys.stderr) if args.json else nullcontext():
+            return run_jobs(jobs, store, engine_of(roots, args), progress=not args.quiet)
+    except KeyboardInterrupt:
+        kept = f"{len(store.has(job.key for job in jobs)):,} results are in {args.store}"
+        print(
+            f"acclimate: interrupted; {kept}, and the same command goes on from there",
+            file=sys.stderr,
+        )
+        return None
+
+
+def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
+    """Where the options say that jobs run."""
+    if args.engine == "inline" and (args.workers or 1) > 1:
+        raise AcclimateError(
+            f"expected one worker for --engine inline, got --workers {args.workers}; "
+            "--engine processes has several"
+        )
+    settings = WorkerSettings(
+        roots=dict(roots),
+        device=args.device,
+        incomplete=args.incomplete,
+        progress=not args.quiet,
+    )
+    if args.engine in ("ray", "slurm"):
+        return cluster_engine(settings, args)
+    refuse_cluster_options(args)
+    several = args.workers is not None or (args.device in (None, "cuda") and gpus() > 1)
+    if args.engine == "processes" or (args.engine is None and several and args.workers != 1):
+        return ProcessEngine(settings, workers=args.workers)
+    return InlineEngine(settings)
+
+
+def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
+    """Say how many jobs there are, how many are done, and what the next ones are."""
+    there = Path(args.store).expanduser().exists()
+    done = Store(args.store, create=False).has(job.key for job in jobs) if there else set()
+    todo = [job for job in jobs if job.key not in done]
+    if args.json:
+        first = [job.to_dict() for job in todo[:_FIRST]]
+        print(json.dumps({"jobs": len(jobs), "done": len(done), "first": first}))
+        return OK
+    print(f"{len(jobs):,} jobs, {len(done):,} of them done, {len(todo):,} to run")
+    if todo:
+        rows = [
+            [
+                job.model,
+                job.dataset,
+                job.shift or "clean",
+                job.recipe,
+                " ".join(f"{key}={value}" for key, value in job.options) or "-",
+                str(job.seed),
+            ]
+            for job in todo[:_FIRST]
+        ]
+        print(table(rows, header=["model", "dataset", "shift", "recipe", "options", "seed"]))
+    if len(todo) > _FIRST:
+        print(f"… and {len(todo) - _FIRST:,} more")
+    return OK
+
+
+def failures(outcome: Outcome, args: argparse.Namespace) -> list[str]:
+    """How many jobs were run, and why the first of those that failed did."""
+    counts = f"{outcome.done:,} run, {outcome.skipped:,} done before"
+    lines = [f"{counts}, {len(outcome.failed):,} failed; acclimate results {args.store}"]
+    for result in outcome.failed[:_FAILED]:
+        job = result.job
+        what = " ".join([job.model, job.dataset, job.shift or "clean", job.recipe])
+        lines.append(f"  failed: {what}: {result.message.splitlines()[0]}")
+    if len(outcome.failed) > _FAILED:
+        lines.append(f"  … and {len(outcome.failed) - _FAILED:,} more")
+    return lines
+
+
+def plain_failures(outcome: Outcome) -> list[dict[str, Any]]:
+    """Failed jobs and why, for JSON."""
+    return [
+        {"key": result.key, "job": result.job.to_dict(), "message": result.message}
+        for result in outcome.failed
+    ]

@@ -1,0 +1,124 @@
+"""A plan from the options of ``acclimate tune``: what the choice is made from, and on what."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from acclimate.cli._bench_plan import plan_of
+from acclimate.data.benchmarks import find_dataset
+from acclimate.data.corruptions import SEVERITIES
+from acclimate.errors import AcclimateError
+from acclimate.experiments import Plan
+from acclimate.experiments._selection_data import check_leave_one_out, check_selection
+from acclimate.experiments._shift_words import job_shifts
+from acclimate.experiments.job import UNADAPTED
+
+__all__ = ["PRESETS", "Preset", "tune_plan"]
+
+EPOCHS = 5
+_RECIPES = ("ent", "rpl")
+_GROUPS = ("dev", "test", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A search of the paper's that was smaller than the others."""
+
+    corruptions: tuple[str, ...]
+    severities: tuple[int, ...]
+    rates: tuple[str, ...]
+    epochs: int
+
+
+PRESETS = {
+    # The paper says three hold-out corruptions, and not which: one of noise, blur and colour.
+    "efficientnet-l2": Preset(
+        corruptions=("speckle_noise", "gaussian_blur", "saturate"),
+        severities=(1, 3, 5),
+        rates=("4.6e-2", "4.6e-3", "4.6e-4", "4.6e-5"),
+        epochs=1,
+    )
+}
+
+
+def tune_plan(args: argparse.Namespace) -> Plan:
+    """The plan of the sweep, refused where it would choose on what is reported on."""
+    if args.models is None or args.datasets is None:
+        raise AcclimateError("expected --models and --datasets, got none")
+    given = argparse.Namespace(**vars(args))
+    preset = None if args.preset is None else PRESETS[args.preset]
+    given.recipes = args.recipes or list(_RECIPES)
+    if UNADAPTED in given.recipes:
+        raise AcclimateError("the recipe 'none' adapts nothing: there is nothing to choose for it")
+    usual = preset.epochs if preset else EPOCHS
+    epochs = usual if args.epochs is None else args.epochs
+    # One run of so many epochs tells of all shorter ones.
+    given.set = [f"epochs={epochs}", *args.set]
+    if preset and not any(word.rpartition(":")[2].startswith("optimizer.lr=") for word in args.set):
+        given.set.append(f"optimizer.lr={','.join(preset.rates)}")
+    severities = _severities(args.severities) or (preset.severities if preset else SEVERITIES)
+    given.shifts = {
+        name: _shifts(name, args, preset=preset, severities=severities) for name in args.datasets
+    }
+    if args.split is None and all("val" in find_dataset(name).splits for name in args.datasets):
+        given.split = "val"  # WILDS: the domains that are there to choose on
+    plan = plan_of(given)
+    if args.leave_one_out:
+        check_leave_one_out(plan.jobs())
+    elif args.selection != "oracle" and args.select == "labels":
+        check_selection(plan.jobs())
+    return plan
+
+
+def _shifts(
+    dataset: str, args: argparse.Namespace, *, preset: Preset | None, severities: Sequence[int]
+) -> list[str]:
+    """The single shifts that words ask for, at the severities asked for."""
+    record = find_dataset(dataset)
+    words = args.shifts or (preset.corruptions if preset else _usual(dataset, args))
+    if not record.shifts:
+        # What is made on the way says by whose constants; the data set tells where nobody does.
+        constants = "imagenet" if dataset.startswith("imagenet") else "cifar"
+        bare = (*_GROUPS, *(preset.corruptions if preset else ()))
+        words = [f"{constants}/{word}" if word in bare else word for word in words]
+    if not words:
+        return []
+    shifts = job_shifts(dataset, words)
+    kept = [s for s in shifts if s is None or ":" not in s or _severity(s) in severities]
+    if not kept:
+        raise AcclimateError(
+            f"no shift of {dataset} is left at the severities {', '.join(map(str, severities))}"
+        )
+    # What results call frost-procedural is asked for as frost.
+    asked = kept if record.shifts else [s and s.replace("-procedural", "") for s in kept]
+    return ["clean" if shift is None else shift for shift in asked]
+
+
+def _usual(dataset: str, args: argparse.Namespace) -> list[str]:
+    """Without a word: what there is to choose on."""
+    record = find_dataset(dataset)
+    if args.leave_one_out:
+        return ["all"]
+    if "val" in record.splits or (record.shifts and not record.dev):
+        return ["all"] if record.shifts else []
+    return ["dev"]
+
+
+def _severity(shift: str) -> int:
+    return int(shift.rpartition(":")[2].partition("@")[0])
+
+
+def _severities(words: Sequence[str] | None) -> tuple[int, ...]:
+    """``1,3,5`` or ``1 3 5``.
+
+    >>> _severities(["1,3", "5"])
+    (1, 3, 5)
+    """
+    parts = [part for word in words or () for part in word.split(",")]
+    known = {str(severity): severity for severity in SEVERITIES}
+    for part in parts:
+        if part not in known:
+            raise AcclimateError(f"expected severities from 1 to 5, such as 1,3,5, got {part!r}")
+    return tuple(known[part] for part in parts)

@@ -1,0 +1,66 @@
+"""What ``acclimate tune`` says of a model and a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from acclimate.cli.tables import table
+from acclimate.experiments._selection_settings import Setting
+from acclimate.experiments.sensitivity import LEGEND, Sensitivity
+
+__all__ = ["tuned_text"]
+
+
+def tuned_text(
+    model: str,
+    recipe: str,
+    *,
+    tables: Sequence[Sensitivity],
+    settings: Sequence[Setting],
+    entry: Mapping[str, Any] | None,
+) -> str:
+    """The tables, the choice, and what could not be chosen."""
+    lines = [f"{model} {recipe}: mean error % by epoch and learning rate"]
+    for each in tables:
+        others = " ".join(f"{key}={value}" for key, value in each.options)
+        lines += [*([f"with {others}"] if others else [])]
+        lines += [table(each.rows, header=each.header) if each.rows else "no results", ""]
+    lines += [LEGEND, *_chosen(entry)]
+    left = [setting for setting in settings if not setting.complete]
+    lines += [f"not chosen from: {setting.words}: {setting.missing}" for setting in left]
+    return "\n".join(lines)
+
+
+def _chosen(entry: Mapping[str, Any] | None) -> list[str]:
+    if entry is None:
+        return ["nothing chosen: no setting has a finite run for every shift"]
+    if "by_shift" not in entry:
+        error = entry.get("dev_error", entry.get("test_error"))
+        on = f"{error:.2f} % over {len(entry['chosen_on'])} shifts"
+        mark = "" if entry["selection"] == "dev" else f"; {entry['selection']}"
+        return [
+            f"chosen: {_words(entry['options'])}: {on}, of {entry['candidates']} candidates{mark}"
+        ]
+    rows = [[name, _words(each["options"]), _number(each.get("error"))]
+            for name, each in entry["by_shift"].items()]  # fmt: skip
+    lines = ["", table(rows, header=["shift", "chosen", "error %"])]
+    lines.append(f"mean error: {_number(entry['error'])} %; {entry['selection']}")
+    if "regret" in entry:
+        labelled = entry["labelled"]
+        if labelled is not None:
+            lines.append(
+                f"regret: {_number(entry['regret'])} points against {_words(labelled['options'])}, "
+                f"the one choice that labels make for all shifts ({labelled['error']:.2f} %)"
+            )
+    return lines
+
+
+def _words(options: Mapping[str, Any]) -> str:
+    pairs = options.items()
+    words = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in pairs)
+    return " ".join(words) or "the recipe as it is"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

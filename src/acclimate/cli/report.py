@@ -1,0 +1,92 @@
+"""``acclimate report``: a store of results as a page, as figures and as tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acclimate.errors import AcclimateError
+
+if TYPE_CHECKING:
+    from acclimate.reporting.report_build import Report
+
+__all__ = ["add_options", "run"]
+
+
+def add_options(parser: Any) -> None:
+    """The options of the command."""
+    add = parser.add_argument
+    add("store", metavar="STORE", help="the file that acclimate bench wrote")
+    add("--out", metavar="FILE", default="report.html", help="the page (default: %(default)s)")
+    which = "model=wrn*, severity=1,5, options.optimizer.lr=1e-3; repeatable"
+    add("--where", metavar="COLUMN=VALUE", action="append", default=[], help=which)
+    add("--figures", metavar="DIR", help="also write each plot there, as SVG and PNG")
+    add("--tables", metavar="DIR", help="also write the tables there, as LaTeX and Markdown")
+    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page and what else is asked for, and say what was written."""
+    from acclimate.experiments import Store, conditions
+    from acclimate.reporting.report_build import build_report
+    from acclimate.reporting.report_page import report_page
+
+    began = time.perf_counter()
+    out = Path(args.out).expanduser()
+    store = Store(args.store, create=False)
+    if out.resolve() == store.path.resolve():
+        raise AcclimateError(f"expected --out to be a page, got the store {out} itself")
+    report = build_report(store, conditions(args.where))
+    written = [_write(out, report_page(report).encode())]
+    no_png = None
+    if args.figures is not None:
+        drawn, no_png = _figures(report, Path(args.figures).expanduser())
+        written += drawn
+    if args.tables is not None:
+        written += _tables(report, Path(args.tables).expanduser())
+    if args.json:
+        facts = {"out": str(out), "bytes": out.stat().st_size, "facts": list(report.facts)}
+        named = {"written": [str(path) for path in written], "no_png": no_png}
+        print(json.dumps({**facts, **named, "seconds": round(time.perf_counter() - began, 2)}))
+        return 0
+    for path in written:
+        print(f"{path}  {path.stat().st_size / 1000:,.0f} kB")
+    if no_png is not None:
+        print(f"SVG only. {no_png}")
+    print(f"Open {out} in a browser; it needs no server and no network.")
+    return 0
+
+
+def _figures(report: Report, folder: Path) -> tuple[list[Path], str | None]:
+    """SVG of each figure, and PNG where that can be made; else why not."""
+    from acclimate.reporting.png import png, why_no_png
+
+    no_png, written = why_no_png(), []
+    for figure in report.figures:
+        written.append(_write(folder / f"{figure.name}.svg", figure.svg.encode()))
+        if no_png is None:
+            written.append(_write(folder / f"{figure.name}.png", png(figure.svg)))
+    return written, no_png
+
+
+def _tables(report: Report, folder: Path) -> list[Path]:
+    from acclimate.reporting.report_table import latex_table, markdown_table
+
+    return [
+        _write(folder / f"{table.name}{ending}", f"{render(table)}\n".encode())
+        for table in report.whole
+        for ending, render in ((".tex", latex_table), (".md", markdown_table))
+    ]
+
+
+def _write(path: Path, content: bytes) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except (OSError, ValueError) as error:  # a path may hold what no file name can
+        reason = getattr(error, "strerror", None) or error
+        raise AcclimateError(f"cannot write {str(path)!r}: {reason}") from error
+    return path

@@ -1,0 +1,259 @@
+"""``acclimate reproduce``: the paper's tables, run again with the data and weights at hand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, redirect_stdout
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acclimate.errors import AcclimateError
+
+if TYPE_CHECKING:
+    from acclimate.experiments import Job, Result
+    from acclimate.experiments.engines import Engine
+    from acclimate.experiments.paper import Table
+    from acclimate.experiments.reproduce import AtHand, Comparison, Estimate, Scope, TablePlan
+    from acclimate.experiments.sweep import Outcome
+
+__all__ = ["add_options", "run"]
+
+OK, SOME_FAILED, INTERRUPTED = 0, 1, 130
+
+
+def add_options(parser: Any) -> None:
+    """The options of the command."""
+    add = parser.add_argument
+    label = "a label of the paper, with or without tbl: and the like; wildcards"
+    add("names", metavar="NAME", nargs="*", help=label)
+    add("--list", action="store_true", help="the tables and figures, and what can run here")
+    add("--rows", nargs="+", metavar="ROW", default=[], help="only rows with such names; wildcards")
+    add("--columns", nargs="+", metavar="COLUMN", default=[], help="only such columns; wildcards")
+    root = "where a data set lies; repeatable; nothing is downloaded"
+    add("--root", metavar="DATASET=DIR", action="append", default=[], help=root)
+    weights = "for a model, or for the rows with such a name ('WRN-26-16 vanilla*'); repeatable"
+    add("--weights", metavar="MODEL=FILE", action="append", default=[], help=weights)
+    first = "only the first so many of each shift: a small version, marked as such"
+    add("--images-per-shift", type=int, metavar="N", dest="images", help=first)
+    add("--severities", nargs="+", type=int, metavar="N", help="only these, marked as such")
+    only = "only these corruptions or domains, marked as such"
+    add("--shifts", nargs="+", metavar="NAME", default=[], help=only)
+    gaps = "take data sets with gaps, marked as such"
+    add("--incomplete", action="store_true", help=gaps)
+    add("--choice", metavar="FILE", help='JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
+    kept = "where results are kept (default: %(default)s)"
+    add("--store", metavar="FILE", default="results.db", help=kept)
+    add("--workers", type=int, metavar="N", help="processes (default: one for each GPU, else one)")
+    add("--device", help="cpu, cuda, cuda:1, ... (default: all GPUs, or the CPU)")
+    add("--dry-run", action="store_true", help="say what can run and what is missing; run nothing")
+    formats = ["text", "markdown", "latex"]
+    add("--format", choices=formats, default="text", help="default: %(default)s")
+    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+    add("--quiet", action="store_true", help="no progress bars")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List tables, or run what can be run of them and print it beside what the paper prints."""
+    from acclimate.experiments.reproduce import jobs_of, plan_tables, read_choices
+
+    if not args.names and not args.list:
+        raise AcclimateError("expected the label of a table; acclimate reproduce --list has them")
+    tables = _tables(args)
+    hand, scope = _hand(args), _scope(args)
+    hand.check(tables)
+    choices = None if args.choice is None else read_choices(args.choice)
+    plans = plan_tables(tables, hand=hand, scope=scope, choices=choices)
+    if args.list:
+        return _list(plans, args)
+    jobs = jobs_of(plans)
+    known = _results(args.store, jobs)
+    todo = [job for job in jobs if job.key not in known or known[job.key].status == "failed"]
+    engine = None if args.dry_run or not todo else _engine(hand, args)
+    expected = _estimate(todo, known, engine, args)
+    if not args.json:
+        print(f"{expected}\n", flush=True)
+    outcome = None
+    if engine is not None:
+        try:
+            outcome = _run(todo, engine, args)
+        except KeyboardInterrupt:
+            done = len(_results(args.store, jobs))
+            print(
+                f"acclimate: interrupted; {done:,} results are in {args.store}, and the same "
+                "command goes on from there",
+                file=sys.stderr,
+            )
+            return INTERRUPTED
+        known = _results(args.store, jobs)
+    return _show(plans, known, expected, outcome, args)
+
+
+def _show(
+    plans: Sequence[TablePlan],
+    known: Mapping[str, Result],
+    expected: Estimate,
+    outcome: Outcome | None,
+    args: argparse.Namespace,
+) -> int:
+    from acclimate.experiments.reproduce import compare
+
+    shown = [compare(plan, known) for plan in plans]
+    if args.json:
+        print(json.dumps(_plain(shown, expected, outcome, args), ensure_ascii=False))
+    else:
+        print(_text(shown, outcome, args))
+    return SOME_FAILED if outcome is not None and outcome.failed else OK
+
+
+def _tables(args: argparse.Namespace) -> list[Table]:
+    from acclimate.experiments.reproduce import find_tables, only_cells
+
+    found = [table for name in args.names or ["*"] for table in find_tables(name)]
+    unique = list({table.label: table for table in found}.values())
+    return only_cells(unique, rows=args.rows, columns=args.columns)
+
+
+def _hand(args: argparse.Namespace) -> AtHand:
+    from acclimate.experiments.reproduce import AtHand
+
+    return AtHand(
+        roots=_pairs(args.root, "--root DATASET=DIR"),
+        weights=_pairs(args.weights, "--weights MODEL=FILE"),
+        incomplete=args.incomplete,
+    )
+
+
+def _scope(args: argparse.Namespace) -> Scope:
+    from acclimate.data.corruptions import DEV, TEST
+    from acclimate.errors import unknown_name
+    from acclimate.experiments.reproduce import Scope
+    from acclimate.metrics import DOMAINS
+
+    known = (*TEST, *DEV, *DOMAINS)
+    for name in args.shifts:
+        if name not in known:
+            raise unknown_name("corruption or domain", name, known)
+    return Scope.of(
+        images=args.images,
+        severities=args.severities,
+        shifts=args.shifts,
+        incomplete=args.incomplete,
+    )
+
+
+def _pairs(words: Sequence[str], what: str) -> dict[str, str]:
+    """``NAME=PATH`` words.
+
+    >>> _pairs(["cifar10=data/cifar10"], "--root DATASET=DIR")
+    {'cifar10': 'data/cifar10'}
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        name, _, path = word.partition("=")
+        if not name or not path:
+            raise AcclimateError(f"expected {what}, got {word!r}")
+        found[name] = path
+    return found
+
+
+def _list(plans: Sequence[TablePlan], args: argparse.Namespace) -> int:
+    from acclimate.experiments.reproduce.listing import list_plans, listed
+
+    if args.json:
+        print(json.dumps([listed(plan) for plan in plans], ensure_ascii=False))
+        return OK
+    print("\n".join(list_plans(plans)))
+    cells, here = sum(len(plan.cells) for plan in plans), sum(plan.can_run for plan in plans)
+    print(f"\n{here:,} of {cells:,} cells can run here; acclimate reproduce LABEL --dry-run says "
+          "what is missing for the others")  # fmt: skip
+    return OK
+
+
+def _results(path: str, jobs: Sequence[Job]) -> dict[str, Result]:
+    """Results of the models in question, by key; none where there is no store yet."""
+    from acclimate.experiments import Condition, Store
+
+    models = tuple(dict.fromkeys(job.model for job in jobs))
+    if not models or not Path(path).expanduser().exists():
+        return {}
+    found = Store(path, create=False).results([Condition("model", models)])
+    return {result.key: result for result in found}
+
+
+def _engine(hand: AtHand, args: argparse.Namespace) -> Engine:
+    from acclimate.experiments.engines import InlineEngine, ProcessEngine, WorkerSettings
+    from acclimate.experiments.engines.processes import gpus
+
+    settings = WorkerSettings(
+        roots=dict(hand.roots),
+        device=args.device,
+        incomplete=args.incomplete,
+        progress=not args.quiet,
+    )
+    several = args.device in (None, "cuda") and gpus() > 1 if args.workers is None else True
+    if several and args.workers != 1:
+        return ProcessEngine(settings, workers=args.workers)
+    return InlineEngine(settings)
+
+
+def _estimate(
+    todo: Sequence[Job],
+    known: Mapping[str, Result],
+    engine: Engine | None,
+    args: argparse.Namespace,
+) -> Estimate:
+    from acclimate.experiments.reproduce import estimate
+    from acclimate.experiments.reproduce.trying import seconds_an_image
+
+    workers = engine.workers if engine is not None else args.workers or 1
+    try_out = partial(seconds_an_image, device=args.device)
+    return estimate(todo, known.values(), workers=workers, try_out=try_out)
+
+
+def _run(todo: Sequence[Job], engine: Engine, args: argparse.Namespace) -> Outcome:
+    from acclimate.experiments import Store
+    from acclimate.experiments.sweep import run_jobs
+
+    with redirect_stdout(sys.stderr) if args.json else nullcontext():
+        return run_jobs(todo, Store(args.store), engine, progress=not args.quiet)
+
+
+def _text(shown: Sequence[Comparison], outcome: Outcome | None, args: argparse.Namespace) -> str:
+    from acclimate.experiments.reproduce.rendering import FORMATS, counts
+
+    parts = [FORMATS[args.format](each) for each in shown]
+    rows = [row for each in shown for row in each.rows]
+    said = counts(rows)
+    if outcome is not None:
+        ran = f"{outcome.done:,} jobs run, {len(outcome.failed):,} failed"
+        said += f"; {ran}, results in {args.store}"
+    small = next((each.scope.words for each in shown if each.scope.small), "")
+    marked = f" SMALL VERSION ({small})." if small else ""
+    mark = {"text": "", "markdown": "", "latex": "% "}[args.format]
+    return "\n\n".join([*parts, f"{mark}{said}.{marked}"])
+
+
+def _plain(
+    shown: Sequence[Comparison],
+    expected: Estimate,
+    outcome: Outcome | None,
+    args: argparse.Namespace,
+) -> dict[str, Any]:
+    ran = None
+    if outcome is not None:
+        failed = [
+            {"job": result.job.to_dict(), "message": result.message} for result in outcome.failed
+        ]
+        ran = {"done": outcome.done, "failed": failed}
+    small = next((each.scope.to_dict() for each in shown if each.scope.small), None)
+    return {
+        "store": args.store,
+        "small": small,
+        "estimate": expected.to_dict(),
+        "ran": ran,
+        "tables": [each.to_dict() for each in shown],
+    }

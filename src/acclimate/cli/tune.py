@@ -1,0 +1,143 @@
+"""``acclimate tune``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acclimate.cli._sweep_options import add_plan_options, add_sweep_options
+from acclimate.errors import AcclimateError
+
+if TYPE_CHECKING:
+    from acclimate.experiments import Job, Result
+    from acclimate.experiments._selection_settings import Setting
+
+__all__ = ["add_options", "run"]
+
+
+def add_options(parser: Any) -> None:
+    """The options of the command: those of bench, and how to choose."""
+    add_plan_options(parser)
+    parser.set_defaults(plan=None, forgetting=None)
+    add = parser.add_argument
+    most = "the most to choose from; all smaller numbers come with it (default: 5)"
+    add("--epochs", type=int, metavar="N", help=most)
+    add("--severities", nargs="+", metavar="N[,...]", help="only these (default: all)")
+    search = "the paper's smaller search: 3 hold-out corruptions at severities 1, 3, 5, one epoch"
+    add("--preset", choices=["efficientnet-l2"], help=search)
+    oracle = "oracle chooses on test data too, and marks the choice (default: dev)"
+    add("--selection", choices=["dev", "oracle"], default="dev", help=oracle)
+    free = "label-free: for each shift by the guard's score; says what that costs"
+    add("--select", choices=["labels", "label-free"], default="labels", help=free)
+    others = "imagenet-d: choose for each domain on the others, and mark the choice"
+    add("--leave-one-out", action="store_true", help=others)
+    add("--out", metavar="FILE", help="the choice as JSON, for acclimate bench --choice")
+    add_sweep_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run what is missing of the search, show how much hangs on it, and choose."""
+    from acclimate.cli._sweep import INTERRUPTED, OK, SOME_FAILED, dry_run, failures, sweep
+    from acclimate.cli._tune_plan import tune_plan
+    from acclimate.experiments import Store
+
+    ways = (args.leave_one_out, args.select != "labels", args.selection == "oracle")
+    if sum(ways) > 1:
+        raise AcclimateError(
+            "expected one way to choose: --leave-one-out, --select label-free or --selection oracle"
+        )
+    plan = tune_plan(args)
+    jobs = plan.jobs()
+    if args.dry_run:
+        return dry_run(jobs, args)
+    for dataset in plan.datasets:
+        plan.root(dataset)  # refuses one that has none
+    store = Store(args.store)
+    outcome = sweep(jobs, store, plan.roots, args)
+    if outcome is None:
+        return INTERRUPTED
+    results = {job.key: found for job in jobs if (found := store.get(job.key)) is not None}
+    chosen, tables, texts = _choose(jobs, results, args)
+    if args.out is not None:
+        _write(chosen, args.out)
+    if args.json:
+        print(json.dumps(_plain(chosen, tables, len(outcome.failed), args), ensure_ascii=False))
+    else:
+        where = [] if args.out is None else [f"{args.out}: for acclimate bench --choice {args.out}"]
+        print("\n\n".join([*texts, "\n".join([*failures(outcome, args), *where])]))
+    return OK if len(chosen) == len(texts) and not outcome.failed else SOME_FAILED
+
+
+def _choose(
+    jobs: Sequence[Job], results: Mapping[str, Result], args: argparse.Namespace
+) -> tuple[dict[tuple[str, str], dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """What was chosen for each model and recipe, and the tables, plain and as text."""
+    from acclimate.cli._tune_text import tuned_text
+    from acclimate.experiments._selection_settings import settings_of
+    from acclimate.experiments.selection import choose_from, jobs_by_recipe
+    from acclimate.experiments.sensitivity import sensitivity
+
+    chosen: dict[tuple[str, str], dict[str, Any]] = {}
+    tables, texts = [], []
+    for (model, recipe), each in jobs_by_recipe(jobs).items():
+        settings = settings_of(each, results)
+        entry = _entry(settings, args)
+        if entry is not None:
+            entry["images_per_shift"] = args.images
+            chosen[model, recipe] = entry
+        one_for_all = args.select == "labels" and not args.leave_one_out
+        shown = sensitivity(settings, choose_from(settings) if one_for_all else None)
+        tables += [{"model": model, "recipe": recipe, **part.to_dict()} for part in shown]
+        texts.append(tuned_text(model, recipe, tables=shown, settings=settings, entry=entry))
+    return chosen, tables, texts
+
+
+def _entry(settings: Sequence[Setting], args: argparse.Namespace) -> dict[str, Any] | None:
+    from acclimate.experiments import _choice_entries as entries
+    from acclimate.experiments._selection_label_free import choose_label_free
+    from acclimate.experiments.selection import choose_from, leave_one_out
+
+    if args.leave_one_out:
+        others = leave_one_out(settings)
+        return entries.left_out(others, settings) if others else None
+    if args.select == "label-free":
+        found = choose_label_free(settings)
+        return entries.label_free_entry(found, settings) if found.by_shift else None
+    choice = choose_from(settings)
+    if choice is None:
+        return None
+    return entries.entry(choice, settings, oracle=args.selection == "oracle")
+
+
+def _write(chosen: Mapping[tuple[str, str], Mapping[str, Any]], path: str) -> None:
+    target = Path(path).expanduser()
+    try:
+        target.write_text(json.dumps(_by_model(chosen), indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise AcclimateError(f"cannot write {path}: {error.strerror}; check --out") from error
+
+
+def _plain(
+    chosen: Mapping[tuple[str, str], Mapping[str, Any]],
+    tables: Sequence[Mapping[str, Any]],
+    failed: int,
+    args: argparse.Namespace,
+) -> dict[str, Any]:
+    return {
+        "store": args.store,
+        "choice": _by_model(chosen),
+        "sensitivity": list(tables),
+        "failed": failed,
+    }
+
+
+def _by_model(
+    chosen: Mapping[tuple[str, str], Mapping[str, Any]],
+) -> dict[str, dict[str, Mapping[str, Any]]]:
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for (model, recipe), entry in chosen.items():
+        found.setdefault(model, {})[recipe] = entry
+    return found

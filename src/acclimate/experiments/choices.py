@@ -1,0 +1,136 @@
+"""The file of chosen options that ``acclimate tune`` writes, and jobs with the options in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from acclimate.errors import AcclimateError
+from acclimate.experiments._selection_states import place_of
+from acclimate.experiments.job import UNADAPTED, Job, Value
+from acclimate.recipes import get_recipe, list_recipes
+
+__all__ = ["Choices", "Chosen", "chosen_jobs", "read_choices"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """Options for a model and a recipe.
+
+    Attributes:
+        options: for all images; None where they were chosen for each shift.
+        by_shift: options by images, as ``imagenet-d clipart``.
+        selection: how they were chosen, "" where that is not known.
+    """
+
+    options: Mapping[str, Value] | None = None
+    by_shift: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    selection: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What was chosen, by model (a name or a pattern, ``*`` for all) and recipe.
+
+    >>> choices = Choices(chosen={"*": {"ent": Chosen(options={"optimizer.lr": 1e-3})}})
+    >>> choices.find("acclimate:wrn-40-2", "ent").options
+    {'optimizer.lr': 0.001}
+    """
+
+    chosen: Mapping[str, Mapping[str, Chosen]]
+    source: str = ""
+
+    def find(self, model: str, recipe: str) -> Chosen | None:
+        """What was chosen for a model and a recipe: by its name, by a pattern, for all."""
+        for pattern in sorted(self.chosen, key=lambda each: (each != model, each == "*")):
+            if recipe in self.chosen[pattern] and (pattern == model or fnmatchcase(model, pattern)):
+                return self.chosen[pattern][recipe]
+        return None
+
+    @property
+    def marks(self) -> list[str]:
+        """What has to be said of numbers with these options: the selections other than dev."""
+        every = (each.selection for recipes in self.chosen.values() for each in recipes.values())
+        return list(dict.fromkeys(word for word in every if word not in ("", "dev")))
+
+
+def read_choices(path: str | Path) -> Choices:
+    """Read what ``acclimate tune --out`` wrote, or a shorter form by hand.
+
+    ``{"MODEL": {"ent": {"options": {…}}}}``; ``{"MODEL": {"ent": {"optimizer.lr": 1e-3}}}`` and,
+    for all models, ``{"ent": {"optimizer.lr": 1e-3}}`` are understood too.
+    """
+    try:
+        content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise AcclimateError(f"cannot read {path}: {error.strerror}; check --choice") from error
+    except ValueError as error:
+        raise AcclimateError(f"expected JSON in {path} (--choice), got: {error}") from error
+    known = {recipe.name for recipe in list_recipes()}
+    found: dict[str, dict[str, Chosen]] = {}
+    for name, value in _mapping(content, path).items():
+        recipes = {name: value} if name in known else _mapping(value, path)
+        for recipe, entry in recipes.items():
+            pattern = "*" if name in known else name
+            found.setdefault(pattern, {})[recipe] = _chosen(recipe, _mapping(entry, path), path)
+    return Choices(chosen=found, source=str(path))
+
+
+def chosen_jobs(jobs: Sequence[Job], choices: Choices) -> list[Job]:
+    """Jobs with the chosen options below their own; none is for the model as it is."""
+    made = (_with_options(job, choices) for job in jobs)
+    return list({job.key: job for job in made}.values())
+
+
+def _with_options(job: Job, choices: Choices) -> Job:
+    if job.recipe == UNADAPTED:
+        return job
+    chosen = choices.find(job.model, job.recipe)
+    if chosen is None:
+        if not get_recipe(job.recipe).learns:
+            return job
+        raise AcclimateError(
+            f"{choices.source} has no choice for {job.recipe} with {job.model}; tune it too, or "
+            "leave it out"
+        )
+    options = chosen.options
+    if options is None:
+        options = chosen.by_shift.get(place_of(job).words)
+    if options is None:
+        raise AcclimateError(
+            f"{choices.source} has options of {job.recipe} for each shift, but none for "
+            f"{place_of(job).words}: {', '.join(chosen.by_shift)}"
+        )
+    return replace(job, options=tuple({**options, **dict(job.options)}.items()))
+
+
+def _chosen(recipe: str, entry: Mapping[str, Any], path: str | Path) -> Chosen:
+    whole = "options" in entry or "by_shift" in entry
+    by_shift = {
+        name: _options(recipe, _mapping(each, path).get("options", {}), path)
+        for name, each in _mapping(entry.get("by_shift", {}), path).items()
+    }
+    options = entry.get("options") if whole else entry
+    return Chosen(
+        options=None if options is None else _options(recipe, options, path),
+        by_shift=by_shift if whole else {},
+        selection=str(entry.get("selection", "")) if whole else "",
+    )
+
+
+def _options(recipe: str, options: Any, path: str | Path) -> Mapping[str, Value]:
+    get_recipe(recipe, _mapping(options, path))  # unknown names show before anything runs
+    return dict(options)
+
+
+def _mapping(value: Any, path: str | Path) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise AcclimateError(
+            'expected {"MODEL": {"RECIPE": {"options": {"OPTION": value}}}}, as acclimate tune '
+            f"writes it, in {path} (--choice), got {value!r:.60}"
+        )
+    return value

@@ -1,0 +1,74 @@
+"""The paper's tables, a line each: what each needs, and how much of it can be had here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from acclimate.experiments.paper import Table
+from acclimate.experiments.reproduce.comparison import TablePlan
+
+__all__ = ["list_plans", "listed"]
+
+_NAMED = 2  # how many models are named before they are only counted
+
+
+def list_plans(plans: Sequence[TablePlan]) -> list[str]:
+    """One line for each: label, title, cells, how many can run here, what it needs.
+
+    >>> from acclimate.experiments.reproduce import AtHand, find_tables, plan_tables
+    >>> print(list_plans(plan_tables(find_tables("tab:mapping"), hand=AtHand()))[0])
+    tab:mapping  How many ImageNet ...  12 cells  all can run here  needs nothing
+    """
+    rows = [
+        (plan.table.label, plan.table.title, _count(plan.table), _here(plan), _needs(plan))
+        for plan in plans
+    ]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
+    return [
+        "  ".join([*(word.ljust(w) for word, w in zip(row[:4], widths, strict=True)), row[4]])
+        for row in rows
+    ]
+
+
+def listed(plan: TablePlan) -> dict[str, Any]:
+    """The same as plain values, for JSON, with all that is missing."""
+    table = plan.table
+    missing = dict.fromkeys(str(lack) for cell in plan.cells for lack in cell.lacks)
+    return {
+        "label": table.label,
+        "kind": table.kind,
+        "title": table.title,
+        "cells": len(table.cells),
+        "can_run": plan.can_run,
+        "simulated": "theory" in table.settings,
+        "datasets": table.datasets,
+        "models": table.models,
+        "weights": table.weights,
+        "missing": list(missing),
+    }
+
+
+def _count(table: Table) -> str:
+    return f"{len(table.cells)} cell{'' if len(table.cells) == 1 else 's'}"
+
+
+def _here(plan: TablePlan) -> str:
+    simulated = "theory" in plan.table.settings
+    if not plan.cells:
+        return "simulated here"
+    if plan.can_run == len(plan.cells):
+        return "all can run here"
+    found = f"{plan.can_run or 'none'} can run here"
+    return f"{found}, the theory is simulated" if simulated else found
+
+
+def _needs(plan: TablePlan) -> str:
+    cells = [cell.cell for cell in plan.cells if cell.jobs or cell.lacks]
+    run = [cell for cell in cells if not cell.published_only]
+    names = sorted({name for cell in run for name in (cell.dataset, cell.scored_on) if name})
+    models = sorted({cell.model for cell in run if cell.model})
+    shown = models if len(models) <= _NAMED else [f"{len(models)} models"]
+    words = "; ".join(", ".join(part) for part in (names, shown) if part)
+    weights = len({(cell.model, cell.weights) for cell in run if cell.weights})
+    return f"needs {words or 'nothing'}" + (f"; weights for {weights} of them" if weights else "")

@@ -1,0 +1,166 @@
+"""A comparison for people: text, Markdown, LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from acclimate.experiments.reproduce.comparison import Comparison
+from acclimate.experiments.reproduce.comparison_row import ComparisonRow
+
+__all__ = ["FORMATS", "counts", "latex", "lines_of", "markdown", "text"]
+
+_HEADER = ("row", "column", "metric", "published", "measured", "difference", "notes")
+
+
+class _Footnotes:
+    """Words that many lines share, printed once, by number."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, int] = {}
+
+    def refer(self, words: Iterable[str]) -> str:
+        """The numbers of some words, new ones where they are new."""
+        numbers = [self.words.setdefault(each, len(self.words) + 1) for each in words]
+        return " ".join(f"[{number}]" for number in dict.fromkeys(numbers))
+
+    def lines(self) -> list[str]:
+        return [f"[{number}] {words}" for words, number in self.words.items()]
+
+
+def text(comparison: Comparison) -> str:
+    """Aligned columns, with what is missing and to be known below."""
+    header, rows, notes = lines_of(comparison)
+    widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
+    ruled = [header, ["-" * width for width in widths], *rows]
+    lines = ("  ".join(c.ljust(w) for c, w in zip(each, widths, strict=True)) for each in ruled)
+    table = [line.rstrip() for line in lines] if rows else ["no cells"]
+    return "\n".join([*_title(comparison), "", *table, *(["", *notes] if notes else [])])
+
+
+def markdown(comparison: Comparison) -> str:
+    """A table of GitHub's kind."""
+    header, rows, notes = lines_of(comparison)
+    title, *about = _title(comparison)
+    table = [header, ["---"] * len(header), *rows]
+    lines = ["| " + " | ".join(c.replace("|", "\\|") for c in each) + " |" for each in table]
+    return "\n".join([f"## {title}", "", *about, "", *lines, "", *(f"- {note}" for note in notes)])
+
+
+def latex(comparison: Comparison) -> str:
+    """A plain tabular; notes are comments."""
+    header, rows, notes = lines_of(comparison)
+    body = [" & ".join(map(_tex, each)) + r" \\" for each in (header, *rows)]
+    return "\n".join(
+        [
+            *(f"% {line}" for line in _title(comparison)),
+            rf"\begin{{tabular}}{{{'l' * len(header)}}}",
+            r"\hline",
+            body[0],
+            r"\hline",
+            *body[1:],
+            r"\hline",
+            r"\end{tabular}",
+            *(f"% {note}" for note in notes),
+        ]
+    )
+
+
+FORMATS: dict[str, Callable[[Comparison], str]] = {
+    "text": text,
+    "markdown": markdown,
+    "latex": latex,
+}
+
+
+def lines_of(comparison: Comparison) -> tuple[list[str], list[list[str]], list[str]]:
+    """Head, rows and footnotes. What a small version leaves out stands in every line."""
+    footnotes = _Footnotes()
+    small = [comparison.scope.words] if comparison.scope.small else []
+    rows = [[*_words(row, footnotes), *small] for row in comparison.rows]
+    return [*_HEADER, *(["small version"] if small else [])], rows, footnotes.lines()
+
+
+def _words(row: ComparisonRow, footnotes: _Footnotes) -> list[str]:
+    digits = _digits(row)
+    published = "diverged" if row.diverged else _number(row.published, row.published_std, digits)
+    measured = _number(row.measured, row.measured_std, digits)
+    if row.measured is None:
+        measured = f"can run, {row.jobs:,} jobs" if row.status == "can run" else row.status
+    elif row.status not in ("measured", "counted"):
+        measured += f" ({row.status})"
+    difference = row.difference
+    said = [str(lack) for lack in row.lacks if row.status in ("missing", "library")]
+    said += [row.missing] if row.missing and row.status == "incomplete" else []
+    said += [f"the paper: {row.erratum}"] if row.erratum else []
+    said += [f"± is over {row.std_over}"] if row.std_over else []
+    return [
+        row.row,
+        row.column,
+        row.metric + (f" {row.unit}" if row.unit else ""),
+        published,
+        " ".join([measured, *([f"at {row.setting}"] if row.setting else []), *_series(row)]),
+        "" if difference is None else _signed(difference, digits),
+        footnotes.refer([*said, *row.notes]),
+    ]
+
+
+def _series(row: ComparisonRow) -> list[str]:
+    if not row.series:
+        return []
+    return ["by epoch: " + ", ".join(f"{point:.1f}" for point in row.series)]
+
+
+def _digits(row: ComparisonRow) -> int | None:
+    """Decimals to print; None where numbers are of any size."""
+    if not row.unit and row.metric != "rank correlation":
+        return None
+    printed = 0 if row.published is None else len(f"{row.published:g}".partition(".")[2])
+    return min(2, max(1, printed))
+
+
+def _number(value: float | None, std: float | None, digits: int | None) -> str:
+    if value is None:
+        return "-"
+    if digits is None:
+        return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    return f"{value:.{digits}f}" + (f" ± {std:.{digits}f}" if std is not None else "")
+
+
+def _signed(value: float, digits: int | None) -> str:
+    if digits is None:
+        return f"{value:+,.0f}" if abs(value) >= 1 or not value else f"{value:+g}"
+    return f"{value:+.{digits}f}"
+
+
+def _title(comparison: Comparison) -> list[str]:
+    table = comparison.table
+    lines = [f"{table.label}: {table.title}"]
+    if table.note:
+        lines.append(f"Note: {table.note}")
+    if comparison.scope.small:
+        lines.append(
+            f"SMALL VERSION ({comparison.scope.words}): no measured number below compares with a "
+            "published one"
+        )
+    return lines
+
+
+def _tex(words: str) -> str:
+    escaped = words
+    for sign in "&%$#_{}":
+        escaped = escaped.replace(sign, f"\\{sign}")
+    for sign, command in (("±", r"$\pm$"), ("→", r"$\to$"), ("×", r"$\times$")):
+        escaped = escaped.replace(sign, command)
+    return escaped
+
+
+def counts(rows: Sequence[ComparisonRow]) -> str:
+    """How many lines have which status.
+
+    >>> counts([])
+    'no cells'
+    """
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row.status] = found.get(row.status, 0) + 1
+    return ", ".join(f"{number:,} {status}" for status, number in found.items()) or "no cells"

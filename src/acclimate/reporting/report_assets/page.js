@@ -1,0 +1,45 @@
+"use strict";
+
+// Sorting: the button in a head. First click up, second down; what is no number goes last.
+function sortBy(table, column, direction) {
+  const body = table.tBodies[0];
+  const keyed = [...body.rows].map((row) => {
+    const cell = row.cells[column];
+    return {row, number: cell.dataset.v === undefined ? NaN : Number(cell.dataset.v), text: cell.textContent};
+  });
+  keyed.sort((a, b) => {
+    const missing = Number.isNaN(a.number) - Number.isNaN(b.number);
+    if (missing) return missing;
+    const order = Number.isNaN(a.number) ? a.text.localeCompare(b.text, "en", {numeric: true}) : a.number - b.number;
+    return direction * order;
+  });
+  body.append(...keyed.map((each) => each.row));
+}
+
+for (const button of document.querySelectorAll("th button")) {
+  button.addEventListener("click", () => {
+    const head = button.parentElement;
+    const direction = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+    for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", direction === 1 ? "ascending" : "descending");
+    sortBy(head.closest("table"), head.cellIndex, direction);
+  });
+}
+
+// Filtering: a row stays if it has every word.
+for (const input of document.querySelectorAll("input[type=search]")) {
+  const sheet = input.closest(".sheet");
+  const rows = [...sheet.querySelector("tbody").rows];
+  // With a space between cells, or the end of one and the start of the next would make a word.
+  const texts = rows.map((row) => [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase());
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    rows.forEach((row, i) => {
+      row.hidden = !words.every((word) => texts[i].includes(word));
+      shown += !row.hidden;
+    });
+    sheet.querySelector("output").value =
+      `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
+  });
+}

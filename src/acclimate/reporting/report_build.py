@@ -1,0 +1,194 @@
+"""From a store to the parts of a report: sections with their tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from acclimate.errors import AcclimateError
+from acclimate.experiments import Condition, Store
+from acclimate.experiments.result import Result
+from acclimate.reporting.report_calibration import reliability_figure
+from acclimate.reporting.report_details import (
+    data_table,
+    failures_table,
+    notes_table,
+    recipes_in_full,
+    runs_table,
+)
+from acclimate.reporting.report_facts import facts, why_nothing
+from acclimate.reporting.report_figure import ReportFigure
+from acclimate.reporting.report_headline import settings_tables
+from acclimate.reporting.report_over_time import balance_figure, error_figure
+from acclimate.reporting.report_practices import Practice, practices
+from acclimate.reporting.report_published import (
+    PublishedPoint,
+    published_figure,
+    published_points,
+)
+from acclimate.reporting.report_rates import rate_figure, rate_groups
+from acclimate.reporting.report_settings import Panel, Setting, choose, panels
+from acclimate.reporting.report_shifts import dumbbell_figure, shift_tables
+from acclimate.reporting.report_table import ReportTable
+
+__all__ = ["Report", "Section", "build_report"]
+
+_PANELS = 12
+_HEADLINE, _BY_SHIFT = 400, 150
+
+_Found = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the report under a heading; ``more`` are tables that are folded away."""
+
+    name: str
+    title: str
+    about: str = ""
+    tables: Sequence[ReportTable] = ()
+    more: Sequence[ReportTable] = ()
+    figures: Sequence[ReportFigure] = ()
+    practices: Sequence[Practice] = ()
+    recipes: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All of it. ``whole`` has the tables of errors with all their rows, for files."""
+
+    store: str
+    facts: Sequence[str]
+    sections: Sequence[Section]
+    whole: Sequence[ReportTable] = field(repr=False, default_factory=tuple)
+
+    @property
+    def figures(self) -> list[ReportFigure]:
+        """The figures of all sections, each with a name of its own."""
+        return [figure for section in self.sections for figure in section.figures]
+
+
+def build_report(
+    store: Store,
+    where: Sequence[Condition] = (),
+    *,
+    published: Sequence[PublishedPoint] | None = None,
+) -> Report:
+    """The report of a store's results, or of those that meet conditions.
+
+    ``published`` are numbers to compare with; None looks for the paper's.
+    """
+    results = store.results(where)
+    done = [result for result in results if result.status == "done"]
+    failed = [result for result in results if result.status == "failed"]
+    if not done:
+        raise AcclimateError(why_nothing(store, where, failed))
+    found = panels(done)
+    points = published_points(done) if published is None else published
+    chosen = [each for panel in found for each in choose(panel, found)]
+    first, every = settings_tables(store, where, chosen)
+    shifts = shift_tables(store, where)
+    rest = "narrow it with --where, or write all with --tables DIR"
+    scatter = published_figure(points)
+    swept = [group for panel in _shown(found) for group in rate_groups(panel, found)]
+    sections = [
+        Section(
+            name="results",
+            title="Results",
+            tables=[first.first(_HEADLINE, rest=rest)],
+            more=[every.first(_HEADLINE, rest=rest)] if len(every.rows) > len(first.rows) else [],
+        ),
+        Section(name="practices", title="Best practices", about=_PRACTICES,
+                practices=practices(found)),
+        _drawn("corruptions", "Error by corruption, before and after", found, dumbbell_figure,
+               tables=[table.first(_BY_SHIFT, rest=rest) for table in shifts]),
+        _drawn("epochs", "Error over the adaptation", found, error_figure,
+               about="Solid: after each epoch, of a pass over all images; epoch 0 has the "
+               "recipe's statistics and nothing learnt. Dashed: the online predictions of the "
+               "epoch, each made before its update."),
+        _section("rates", "Learning rate and epochs", found,
+                 [rate_figure(*group) for group in swept[:_PANELS]], more=len(swept) - _PANELS,
+                 about="The error in each cell; yellow where learning lowered it, purple where it "
+                 "raised it, against the recipe's statistics with nothing learnt. Framed: worse "
+                 "than the unadapted model. Runs of many epochs have all shorter ones in them."),
+        _drawn("calibration", "Calibration", found, reliability_figure,
+               about="On the dashed line a model is right as often as it says. ECE: expected "
+               "calibration error of the curve, from 0 to 1."),
+        _drawn("balance", "Class balance over time", found, balance_figure,
+               about="How often the most frequent answer is given. A model that collapses answers "
+               "ever fewer classes."),
+        Section(name="published", title="Published and measured",
+                about=_compared(points),
+                figures=[scatter] if scatter else []),
+        Section(name="details", title="Run details", tables=[
+            table for table in (runs_table(found), data_table(done), notes_table(done))
+            if table.rows
+        ], recipes=recipes_in_full(done)),
+        Section(name="failures", title="Failed jobs",
+                tables=[failures_table(failed)] if failed else [],
+                about="" if failed else "None."),
+    ]  # fmt: skip
+    return Report(
+        store=store.path.name,
+        facts=facts(done, failed, where),
+        sections=[_named(section) for section in sections],
+        whole=(first, every, *shifts),
+    )
+
+
+_PRACTICES = (
+    "What the paper asks of an evaluation of test-time adaptation, and whether it shows in these "
+    "results."
+)
+
+
+def _compared(points: Sequence[PublishedPoint]) -> str:
+    small = sorted({point.small for point in points if point.small})
+    less = f" Some are measured on less than the paper: {'; '.join(small)}." if small else ""
+    return f"The numbers of the paper whose runs are in this store.{less}"
+
+
+def _shown(found: _Found) -> list[Panel]:
+    """The panels with the most results, in the order of their names."""
+    most = sorted(found, key=lambda p: -sum(len(each) for each in found[p].values()))[:_PANELS]
+    return [panel for panel in found if panel in most]
+
+
+def _drawn(
+    name: str,
+    title: str,
+    found: _Found,
+    draw: Callable[[Panel, _Found], ReportFigure | None],
+    *,
+    about: str = "",
+    tables: Sequence[ReportTable] = (),
+) -> Section:
+    figures = [figure for panel in _shown(found) if (figure := draw(panel, found)) is not None]
+    return _section(name, title, found, figures, about=about, tables=tables)
+
+
+def _section(
+    name: str,
+    title: str,
+    found: _Found,
+    figures: Sequence[ReportFigure],
+    *,
+    about: str = "",
+    tables: Sequence[ReportTable] = (),
+    more: int = 0,
+) -> Section:
+    left = len(found) - len(_shown(found))
+    said = [about] if about else []
+    if figures and (left > 0 or more > 0):
+        parts = [f"{left:,} of {len(found):,} models and data"] if left > 0 else []
+        parts += [f"{more:,} more figures"] if more > 0 else []
+        said.append(f"Left out here: {' and '.join(parts)}; --where narrows the report to them.")
+    return Section(name=name, title=title, about=" ".join(said), figures=figures, tables=tables)
+
+
+def _named(section: Section) -> Section:
+    """Figures of one kind are numbered, for their files."""
+    if len(section.figures) < 2:
+        return section
+    figures = [replace(f, name=f"{f.name}-{i}") for i, f in enumerate(section.figures, 1)]
+    return replace(section, figures=figures)

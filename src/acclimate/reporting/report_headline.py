@@ -1,0 +1,173 @@
+"""The first tables: a row for each model and recipe, before and after; and every setting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from acclimate.experiments import Cell, Condition, Store, Table, pivot
+from acclimate.experiments._schema import COLUMNS, row_of
+from acclimate.experiments.job import UNADAPTED
+from acclimate.experiments.query import needed
+from acclimate.experiments.result import Result
+from acclimate.reporting.report_settings import Chosen, option_words
+from acclimate.reporting.report_table import Entry, ReportTable, number_entry
+
+__all__ = ["GROUPS", "constant_words", "dimension_entry", "done_in", "settings_tables"]
+
+GROUPS = {"test": "test", "none": "clean or other", "dev": "hold-out"}
+"""The groups of corruptions as conditions have them, and in words; means never mix them."""
+
+_ROWS = ("model", "recipe")
+_VALUES = ("error", "online", "unadapted", "mce")
+_BEFORE = ("unadapted %", "BN %", "online %", "after %", "relative reduction %")
+_ABOUT = (
+    "Top-1 error in percent, averaged over severities, then corruptions, then seeds; ± is the "
+    "standard deviation over seeds. “After” is of the model handed back, “online” of the "
+    "predictions made before each update of the first epoch, “unadapted” of the source model on "
+    "the same images, “BN” of the recipe bn.",
+    "Relative reduction: by how much of the unadapted error the error fell; below zero it rose.",
+)
+
+
+class _Line(NamedTuple):
+    """A row, and what it is of."""
+
+    about: Mapping[str, Any]
+    entries: list[Entry]
+
+
+def done_in(group: str, where: Sequence[Condition]) -> list[Condition]:
+    """Conditions for the done results of a group of corruptions."""
+    return [*where, Condition("status", ("done",)), Condition("group", (group,))]
+
+
+def settings_tables(
+    store: Store, where: Sequence[Condition], chosen: Sequence[Chosen]
+) -> tuple[ReportTable, ReportTable]:
+    """A row for each recipe at the setting that stands for it, and a row for each setting.
+
+    What else tells results apart and must not be averaged over has a column of its own.
+    """
+    whole = pivot(store.select(needed("error"), [*where, Condition("status", ("done",))]))
+    names = [name for name in whole.rows if name != "group"]
+    lines = [line for group in GROUPS for line in _lines(store, where, group, names)]
+    relative = any(isinstance(line.entries[-1], tuple) for line in lines)
+    # Where nothing is whole enough for an mCE, there is no column for it.
+    rows = [line.entries if relative else line.entries[:-1] for line in lines]
+    more = [name for name in names if name not in _ROWS]
+    header = [*_ROWS, *_BEFORE, "seeds", "labelled images", "corruptions", *more]
+    header = [*header, *(["mCE %"] if relative else [])]
+    by_key = {_key(line.about, names): row for line, row in zip(lines, rows, strict=True)}
+    picked = dict.fromkeys(_key(_columns(each.results[0]), names) for each in chosen)
+    first = [by_key[key] for key in picked if key in by_key]
+    same = constant_words(whole)
+    why = sorted({each.why for each in chosen if each.why != "the only setting"})
+    how = [f"Of several settings of a recipe: {'; or '.join(why)}."] if why else []
+    missing = ["(12 of 15): a mean over that many of the shifts it is meant to be over."]
+    title = "Mean error by model and recipe, before and after"
+    return (
+        ReportTable(name="headline", title=title, header=header, rows=first,
+                    notes=(*same, *how, *_ABOUT, *missing)),
+        ReportTable(name="settings", title="Every setting", header=header, rows=rows,
+                    notes=(*same, *missing)),
+    )  # fmt: skip
+
+
+def _lines(
+    store: Store, where: Sequence[Condition], group: str, names: Sequence[str]
+) -> Iterator[_Line]:
+    frames = {v: store.select(needed(v), done_in(group, where)) for v in _VALUES}
+    if not len(frames["error"]):
+        return
+    after, online, before, mce = (pivot(frames[v], rows=names, value=v) for v in _VALUES)
+    none, bn = _baselines(after, UNADAPTED), _baselines(after, "bn")
+    severities = ", ".join(map(str, after.severities))
+    images = f"{GROUPS[group]}, severity {severities}" if severities else GROUPS[group]
+    for key in after.row_keys:
+        about = {**dict(zip(after.rows, key, strict=True)), "group": group}
+        cell, rest = after.cell(key), _rest(after, key)
+        source = before.cell(key)  # of the very same images; else of the recipe none
+        if source.value is None:
+            source = none.get(rest, source)
+        entries = [
+            *(dimension_entry(name, about[name]) for name in _ROWS),
+            _entry(replace(source, std=None)),  # nothing is drawn where nothing is adapted
+            _entry(bn.get(rest, Cell(value=None))),
+            _entry(online.cell(key)),
+            _entry(cell),
+            _reduction(source, cell, about["recipe"]),
+            number_entry(cell.seeds or None, digits=0),
+            number_entry(cell.images, digits=0),
+            images,
+            *(dimension_entry(name, about[name]) for name in names if name not in _ROWS),
+            _entry(mce.cell(key)),
+        ]
+        yield _Line(about, entries)
+
+
+def _columns(result: Result) -> dict[str, Any]:
+    """A result's values as a store has them."""
+    row = dict(zip((name.strip('"') for name in COLUMNS), row_of(result), strict=True))
+    return {**row, "group": row["group"] or "none"}
+
+
+def _key(about: Mapping[str, Any], names: Collection[str]) -> tuple[Any, ...]:
+    return tuple(about[name] for name in (*names, "group"))
+
+
+def _rest(table: Table, key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a recipe shares with those it is compared with: all but itself and its options."""
+    pairs = zip(table.rows, key, strict=True)
+    return tuple(value for name, value in pairs if name not in ("recipe", "options"))
+
+
+def _baselines(table: Table, recipe: str) -> dict[tuple[Any, ...], Cell]:
+    """A recipe's cells by what they share with others; without options, where it has both."""
+    place = table.rows.index("recipe")
+    found: dict[tuple[Any, ...], Cell] = {}
+    for key in table.row_keys:
+        if key[place] == recipe:
+            found.setdefault(_rest(table, key), table.cell(key))
+    return found
+
+
+def _reduction(source: Cell, cell: Cell, recipe: str) -> Entry:
+    if recipe == UNADAPTED or not source.value or cell.value is None:
+        return "–"
+    return number_entry(100 * (source.value - cell.value) / source.value)
+
+
+def _entry(cell: Cell) -> Entry:
+    return "–" if cell.value is None else number_entry(cell.value, text=cell.text())
+
+
+def dimension_entry(name: str, value: Any) -> Entry:
+    """What tells a row apart, in words.
+
+    >>> dimension_entry("options", '{"epochs":5}'), dimension_entry("images", None)
+    ('epochs=5', 'all')
+    """
+    if name == "options":
+        return option_words(json.loads(value).items()) or "–"
+    if value is None:
+        return {"images": "all", "weights": "its own", "corruption": "clean"}.get(name, "–")
+    return number_entry(value, digits=0) if isinstance(value, int) else str(value)
+
+
+def constant_words(table: Table) -> list[str]:
+    """What is the same in all of a table."""
+    words = [
+        _constant(name, value)
+        for name, value in table.constant.items()
+        if name not in (*table.rows, "severity", "group")
+    ]
+    return [f"Throughout: {', '.join(words)}."] if words else []
+
+
+def _constant(name: str, value: Any) -> str:
+    if name == "options":
+        return f"options {option_words(json.loads(value).items())}"
+    return f"the first {value:,} images of each shift" if name == "images" else f"{name} {value}"

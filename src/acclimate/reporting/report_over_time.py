@@ -1,0 +1,137 @@
+"""What happens over the epochs: the error before updates and after, and the balance of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import floor
+from statistics import fmean
+from typing import Any
+
+from acclimate.experiments.result import Result
+from acclimate.reporting.axes import Axis
+from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure, padded
+from acclimate.reporting.report_settings import Panel, Setting, choose, panel_words, setting_words
+
+__all__ = ["balance_figure", "error_figure"]
+
+_Found = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
+
+
+def error_figure(panel: Panel, found: _Found) -> ReportFigure | None:
+    """The error after each epoch (epoch 0: statistics alone), and before updates during it."""
+    curves, flat, notes = [], [], []
+    for chosen in choose(panel, found):
+        name = setting_words(chosen.setting)
+        after = _means(chosen.results, lambda r: _listed(r, "after_epoch"))
+        online = _means(chosen.results, lambda r: _listed(r, "before_update"))
+        start = _means(chosen.results, lambda r: [_errors(r).get("start")])
+        if not after:
+            one = [result.error for result in chosen.results if result.error is not None]
+            flat += [(name, fmean(one))] if one else []
+            continue
+        curves.append(Curve(name=name, points=[*((0, e) for e in start), *enumerate(after, 1)]))
+        # An epoch's online predictions are made on the way from the epoch before it.
+        points = [(epoch - 0.5, error) for epoch, error in enumerate(online, 1)]
+        if points:
+            curves.append(Curve(name=name, points=points, second=True))
+        notes.append(f"{name}: {chosen.why}; {len(chosen.results):,} results.")
+    if not curves:
+        return None
+    last = max(point[0] for curve in curves for point in curve.points)
+    values = [point[1] for curve in curves for point in curve.points]
+    lines, near = _flat_lines(flat, values, last)
+    curves = [*lines, *curves]
+    low, high = padded([*values, *near], least=0.0)
+    return curves_figure(
+        curves,
+        name="error-over-epochs",
+        title=panel_words(panel, found),
+        description=(
+            "Mean top-1 error by epoch: solid after the epoch, dashed the online predictions, made "
+            f"before each update, from {min(values):.1f} to {max(values):.1f} percent."
+        ),
+        x=_epochs(last),
+        y=Axis(label="top-1 error %", low=low, high=high),
+        notes=notes,
+    )
+
+
+def balance_figure(panel: Panel, found: _Found) -> ReportFigure | None:
+    """How often the most frequent answer is given, after each epoch: a collapse drives it up."""
+    curves, notes = [], []
+    for chosen in choose(panel, found):
+        largest = _means(chosen.results, _largest)
+        if largest:
+            name = setting_words(chosen.setting)
+            points = [(epoch, 100 * share) for epoch, share in enumerate(largest, 1)]
+            curves.append(Curve(name=name, points=points))
+            unused = _means(chosen.results, lambda r: _balance(r, "unused"))
+            notes.append(f"{name}: {unused[-1]:.1f} classes are never answered in the end.")
+    if not curves:
+        return None
+    values = [point[1] for curve in curves for point in curve.points]
+    return curves_figure(
+        curves,
+        name="class-balance",
+        title=panel_words(panel, found),
+        description=(
+            "Share of the images that get the most frequent answer, by epoch, from "
+            f"{min(values):.1f} to {max(values):.1f} percent."
+        ),
+        x=_epochs(max(point[0] for curve in curves for point in curve.points)),
+        y=Axis(label="most frequent answer %", low=0, high=min(100, 1.15 * max(values))),
+        notes=notes,
+    )
+
+
+def _flat_lines(
+    flat: Sequence[tuple[str, float]], values: Sequence[float], last: float
+) -> tuple[list[Curve], list[float]]:
+    """Lines of what has no epochs, and the errors of those the axis is to reach.
+
+    One far off would press all others together; its name has its error instead.
+    """
+    far = max(values) + 2 * max(max(values) - min(values), 1.0)
+    lines = [
+        Curve(
+            name=name if error <= far else f"{name}: {error:.1f}, off the top",
+            points=[(0, error), (last, error)],
+        )
+        for name, error in flat
+    ]
+    return lines, [error for _, error in flat if error <= far]
+
+
+def _epochs(last: float) -> Axis:
+    whole = max(1, floor(last))
+    step = max(1, -(-whole // 8))
+    marks = tuple((float(n), str(n)) for n in range(0, whole + 1, step))
+    return Axis(label="epoch", low=-0.02 * whole, high=whole * 1.02, marks=marks)
+
+
+def _errors(result: Result) -> Mapping[str, Any]:
+    return result.record.get("errors") or {}
+
+
+def _listed(result: Result, name: str) -> Sequence[float | None]:
+    return _errors(result).get(name) or ()
+
+
+def _largest(result: Result) -> Sequence[float | None]:
+    return _balance(result, "largest")
+
+
+def _balance(result: Result, name: str) -> Sequence[float | None]:
+    return [None if each is None else each.get(name) for each in result.record.get("balance") or ()]
+
+
+def _means(
+    results: Sequence[Result], values: Callable[[Result], Sequence[float | None]]
+) -> list[float]:
+    """The mean at each place, of the results that have all the values of the longest."""
+    rows = [list(values(result)) for result in results]
+    longest = max((len(row) for row in rows), default=0)
+    whole = [row for row in rows if len(row) == longest and None not in row]
+    return [
+        fmean([each for each in column if each is not None]) for column in zip(*whole, strict=True)
+    ]

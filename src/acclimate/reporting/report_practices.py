@@ -1,0 +1,200 @@
+"""The paper's best practices as a checklist: what a store passes, with the evidence in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal, TypeAlias
+
+from acclimate.experiments.job import UNADAPTED
+from acclimate.experiments.result import Result
+from acclimate.reporting.report_rate_grid import rate_of
+from acclimate.reporting.report_settings import Panel, Setting, option_words, panel_words
+
+__all__ = ["Practice", "practices"]
+
+State: TypeAlias = Literal["passed", "not passed", "cannot tell"]
+_Found: TypeAlias = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
+
+_ROBUST = (
+    "augmix", "deepaug", "noisy-student", "-ant", "-sin", "wsl", "uda", "dann", "-mt-", "dino",
+    "self-ensembling",
+)  # fmt: skip
+_GRADIENT_FREE = (UNADAPTED, "bn")
+_NAMED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Practice:
+    """One of them: what is asked, whether it was done, and how that shows."""
+
+    name: str
+    state: State
+    evidence: str
+
+
+def practices(found: _Found) -> list[Practice]:
+    """All of them, in the paper's order.
+
+    >>> [practice.state for practice in practices({})]
+    ['cannot tell', 'cannot tell', 'cannot tell', 'cannot tell', 'cannot tell', 'cannot tell']
+    """
+    learnt = [r for settings in found.values() for s, rs in settings.items()
+              if s.recipe not in _GRADIENT_FREE for r in rs]  # fmt: skip
+    return [
+        _selection(found),
+        _baselines(found),
+        _robust(found),
+        _searched("Epochs searched", learnt, _epochs, "numbers of epochs"),
+        _searched("Learning rate searched", learnt, _rates, "learning rates"),
+        _searched("Adapted parameters searched", learnt, _selectors, "choices of parameters"),
+    ]
+
+
+def _selection(found: _Found) -> Practice:
+    name = "Hyper-parameters chosen on hold-out corruptions"
+    dev, test = _by_recipe(found, "dev"), _by_recipe(found, "")
+    adapted = {key: settings for key, settings in test.items() if key[1] not in _GRADIENT_FREE}
+    if not adapted:
+        return Practice(name=name, state="cannot tell",
+                        evidence="No recipe that learns was run on anything but hold-out "
+                        "corruptions yet.")  # fmt: skip
+    open_, agreed, broken = [], [], []
+    for key, settings in adapted.items():
+        words = f"{key[1]} of {key[0]}"
+        tried = dev.get(key, {})
+        if len(tried) > 1:
+            lowest = min(tried.values())
+            best = [options for options in tried if tried[options] <= lowest + 1e-6]
+            reported = [options for options in best if options in settings]
+            said = option_words((reported or best)[0]) or "no options"
+            said = f"{words}: {said} did best of {len(tried)} on hold-out corruptions"
+            if reported:
+                agreed.append(said)
+            else:
+                broken.append(f"{said}, and is not among those run for the report")
+        elif len(settings) > 1:
+            broken.append(
+                f"{words}: {len(settings)} settings on what is reported, and no search on hold-out "
+                "corruptions; to name the best of them is to choose on the test"
+            )
+        else:
+            open_.append(f"{words}: one setting, and where it comes from is not in this store")
+    if broken:
+        return Practice(name=name, state="not passed", evidence=_listed(broken))
+    if open_:
+        hint = (
+            " If it was chosen in another store, acclimate results STORE --merge OTHER adds that."
+        )
+        return Practice(name=name, state="cannot tell", evidence=_listed(open_) + hint)
+    return Practice(name=name, state="passed", evidence=_listed(agreed))
+
+
+def _by_recipe(
+    found: _Found, group: str
+) -> dict[tuple[str, str, str], dict[tuple[tuple[str, object], ...], float]]:
+    """The mean error of each setting by model and recipe; of hold-out corruptions, or of others."""
+    errors: dict[tuple[str, str, str], dict[tuple[tuple[str, object], ...], list[float]]] = {}
+    for panel, settings in found.items():
+        if (panel.group == "dev") != (group == "dev"):
+            continue
+        for setting, results in settings.items():
+            known = [result.error for result in results if result.error is not None]
+            key = (panel.model, setting.recipe, panel.weights)
+            errors.setdefault(key, {}).setdefault(setting.options, []).extend(known)
+    return {
+        key: {options: fmean(each) for options, each in settings.items() if each}
+        for key, settings in errors.items()
+    }
+
+
+def _baselines(found: _Found) -> Practice:
+    name = "Simple baselines beside it"
+    lacking, whole = [], 0
+    for panel, settings in found.items():
+        recipes = {setting.recipe for setting in settings}
+        if not recipes - set(_GRADIENT_FREE):
+            continue
+        source = UNADAPTED in recipes or all(
+            result.unadapted_error is not None for each in settings.values() for result in each
+        )
+        there = {"unadapted": source, "bn": "bn" in recipes}
+        gone = [word for word, here in there.items() if not here]
+        whole += not gone
+        if gone:
+            lacking.append(f"{panel_words(panel, found)}: no {' and no '.join(gone)}")
+    if not lacking and not whole:
+        return Practice(name=name, state="cannot tell", evidence="No recipe that learns was run.")
+    if lacking:
+        return Practice(name=name, state="not passed", evidence=_listed(lacking))
+    times = f"{whole} combinations" if whole > 1 else "the one combination"
+    said = f"The unadapted model and bn stand beside every recipe, for {times} of model and images."
+    return Practice(name=name, state="passed", evidence=said)
+
+
+def _robust(found: _Found) -> Practice:
+    name = "Robust source models among the models"
+    models = {}
+    for panel, settings in found.items():
+        weights = next(iter(settings.values()))[0].job.weights
+        file = "" if weights is None else weights.path
+        models[panel.model, panel.weights] = f"{panel.model} {file}".lower()
+    if not models:
+        return Practice(name=name, state="cannot tell", evidence="There are no done results.")
+    robust = [key[0] for key, words in models.items() if any(word in words for word in _ROBUST)]
+    if robust:
+        return Practice(name=name, state="passed", evidence=f"By their names: {_listed(robust)}")
+    named = _listed([model for model, _ in models])
+    return Practice(
+        name=name,
+        state="not passed",
+        evidence=f"None of the names says so (AugMix, DeepAugment, noisy student, …): {named}",
+    )
+
+
+def _searched(
+    name: str, results: Sequence[Result], values: Callable[[Result], set[object]], what: str
+) -> Practice:
+    if not results:
+        return Practice(name=name, state="cannot tell", evidence="No recipe that learns was run.")
+    tried: dict[tuple[str, str], set[object]] = {}
+    for result in results:
+        key = (result.job.recipe, result.job.model)
+        tried.setdefault(key, set()).update(values(result))
+    few = [f"{recipe} of {model}: {_one(each)}" for (recipe, model), each in tried.items()
+           if len(each) < 2]  # fmt: skip
+    if few:
+        return Practice(name=name, state="not passed", evidence=_listed(few))
+    said = [f"{recipe} of {model}: {len(each)} {what} ({_some(each)})"
+            for (recipe, model), each in tried.items()]  # fmt: skip
+    return Practice(name=name, state="passed", evidence=_listed(said))
+
+
+def _epochs(result: Result) -> set[object]:
+    after = (result.record.get("errors") or {}).get("after_epoch") or ()
+    return set(range(1, len(after) + 1))
+
+
+def _rates(result: Result) -> set[object]:
+    rate = rate_of(result)
+    return set() if rate is None else {rate}
+
+
+def _selectors(result: Result) -> set[object]:
+    selector = (result.record.get("recipe") or {}).get("selector") or {}
+    return {selector["kind"]} if "kind" in selector else set()
+
+
+def _one(values: set[object]) -> str:
+    return f"only {next(iter(values))}" if values else "not recorded"
+
+
+def _some(values: set[object]) -> str:
+    ordered = sorted(values, key=lambda v: v if isinstance(v, int | float) else 0)
+    return f"{ordered[0]} to {ordered[-1]}" if len(ordered) > 4 else ", ".join(map(str, ordered))
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = len(words) - _NAMED
+    return "; ".join(words[:_NAMED]) + (f"; and {more} more" if more > 0 else "") + "."

@@ -1,0 +1,164 @@
+"""Published numbers beside measured ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from acclimate.experiments.paper import Cell, tables
+from acclimate.experiments.reproduce import AtHand, Scope, measured, plan_cell
+from acclimate.experiments.reproduce.searching import longest_runs
+from acclimate.experiments.result import Result
+from acclimate.reporting.axes import Axis, Frame, axes, inside
+from acclimate.reporting.colours import SERIES
+from acclimate.reporting.marks import dots, line
+from acclimate.reporting.report_figure import TOP, WIDTH, ReportFigure, finished, grid, padded
+from acclimate.reporting.report_table import ReportTable, number_entry
+
+__all__ = ["PublishedPoint", "published_figure", "published_points"]
+
+_METRICS = ("error", "online error", "mCE", "mDE", "ECE")
+_LISTED = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedPoint:
+    """A number of the paper and what was measured for it; ``small`` says what that leaves out."""
+
+    label: str
+    published: float
+    measured: float
+    small: str = ""
+
+
+class _InStore(AtHand):
+    """Images that results are of were at hand once; nothing is opened."""
+
+    def problem(
+        self,
+        dataset: str,
+        *,
+        split: str | None = None,
+        shifts: Sequence[str] = (),
+        severities: Sequence[int] = (),
+    ) -> str | None:
+        return None if dataset in self.roots else "no results"
+
+
+def published_points(results: Iterable[Result]) -> list[PublishedPoint]:
+    """The cells of the paper whose jobs are all there, each once."""
+    known = {result.key: result for result in results if result.status == "done"}
+    jobs = [result.job for result in known.values()]
+    models = {job.model for job in jobs}
+    cells = [
+        cell
+        for table in tables()
+        for cell in table.to_run
+        if cell.model in models and cell.published is not None and cell.metric in _METRICS
+    ]
+    if not cells:
+        return []
+    hand = _InStore(roots={job.dataset: "" for job in jobs}, weights=_weights(known.values()))
+    severities = tuple(sorted({job.severity for job in jobs if job.severity is not None}))
+    sizes = sorted({job.images for job in jobs}, key=lambda size: size or 1 << 60, reverse=True)
+    # The whole first: a small version counts only where there is nothing else.
+    scopes = [Scope(images=size) for size in sizes]
+    scopes += [Scope(images=size, severities=severities) for size in sizes if severities]
+    found = (_point(cell, hand, scopes, known, cells) for cell in cells)
+    return [point for point in found if point is not None]
+
+
+def _point(
+    cell: Cell,
+    hand: AtHand,
+    scopes: Sequence[Scope],
+    known: dict[str, Result],
+    cells: Sequence[Cell],
+) -> PublishedPoint | None:
+    same = [other for other in cells if other.table == cell.table]
+    for scope in scopes:
+        # A run for one table may be longer than the cell asks for, and has its epoch on the way.
+        for longest in (None, longest_runs(same), longest_runs(cells)):
+            plan = plan_cell(cell, hand=hand, scope=scope, longest=longest)
+            if plan.lacks or not plan.tries or not all(job.key in known for job in plan.jobs):
+                continue
+            value = measured(plan, known).value
+            if value is not None and cell.published is not None:
+                label = f"{cell.table}: {cell.row}, {cell.column} ({cell.metric})"
+                return PublishedPoint(
+                    label=label, published=cell.published, measured=value, small=scope.words
+                )
+    return None
+
+
+def _weights(results: Iterable[Result]) -> dict[str, str]:
+    """Files of models that were filled with just one, where it is still there."""
+    files: dict[str, set[str]] = {}
+    for result in results:
+        if result.job.weights is not None:
+            files.setdefault(result.job.model, set()).add(result.job.weights.path)
+    found = ((model, next(iter(paths))) for model, paths in files.items() if len(paths) == 1)
+    wanted = {(c.model, c.weights) for table in tables() for c in table.to_run if c.weights}
+    return {
+        model: path
+        for model, path in found
+        # Which of several weights the file holds cannot be told from here.
+        if sum(model == other for other, _ in wanted) <= 1 and Path(path).is_file()
+    }
+
+
+def published_figure(points: Sequence[PublishedPoint]) -> ReportFigure | None:
+    """A dot for each number; on the diagonal both agree.
+
+    >>> published_figure([]) is None
+    True
+    >>> figure = published_figure([PublishedPoint(label="t: a, b", published=20.0, measured=21.5)])
+    >>> [str(entry) for entry in figure.table.rows[0][:1]]
+    ['t: a, b']
+    """
+    if not points:
+        return None
+    low, high = padded([v for p in points for v in (p.published, p.measured)], least=0.0)
+    side = WIDTH - 58 - 16
+    frame = Frame(
+        left=58, top=TOP, width=side, height=side,
+        x=Axis(label="published %", low=low, high=high),
+        y=Axis(label="measured %", low=low, high=high),
+    )  # fmt: skip
+    groups = {small: [p for p in points if p.small == small] for small in _smalls(points)}
+    drawn = [
+        dots(frame, [p.published for p in each], [p.measured for p in each], colour=colour)
+        for colour, each in zip(SERIES, groups.values(), strict=False)
+    ]
+    diagonal = line(frame, [low, high], [low, high], colour="#888888", width=1, dash="4 4")
+    title = f"{len(points):,} numbers of the paper, published and measured"
+    gaps = [abs(p.measured - p.published) for p in points]
+    rows = [
+        [
+            p.label,
+            number_entry(p.published),
+            number_entry(p.measured),
+            number_entry(p.measured - p.published),
+            p.small or "whole",
+        ]
+        for p in sorted(points, key=lambda p: -abs(p.measured - p.published))
+    ]
+    table = ReportTable(
+        name="published",
+        title="Published and measured, largest difference first",
+        header=["cell", "published", "measured", "difference", "version"],
+        rows=rows,
+    ).first(_LISTED, rest="acclimate reproduce shows whole tables")
+    svg = finished(
+        [inside(frame, [grid(frame), diagonal, *drawn]), axes(frame)],
+        height=TOP + side + 46,
+        title=title,
+        description=f"They differ by {fmean(gaps):.1f} on average, by {max(gaps):.1f} at most.",
+    )
+    return ReportFigure(name="published-and-measured", title=title, svg=svg, table=table)
+
+
+def _smalls(points: Sequence[PublishedPoint]) -> Iterator[str]:
+    return iter(sorted({point.small for point in points}))

@@ -1,0 +1,72 @@
+"""Runs at several learning rates as a grid of mean errors, by rate and epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import NamedTuple, TypeAlias
+
+from acclimate.experiments.result import Result
+
+__all__ = ["Grid", "rate_grid", "rate_of", "usable"]
+
+
+class _Mean(NamedTuple):
+    """Of so many runs: after the epoch, of the source model, and with nothing learnt."""
+
+    error: float
+    unadapted: float
+    start: float
+    runs: int
+
+
+Grid: TypeAlias = dict[tuple[float, int], _Mean]
+
+
+def rate_of(result: Result) -> float | None:
+    """The learning rate of a run: as recorded in full, else as it was asked for."""
+    optimizer = (result.record.get("recipe") or {}).get("optimizer") or {}
+    rate = optimizer.get("lr", dict(result.job.options).get("optimizer.lr"))
+    return float(rate) if isinstance(rate, int | float) and rate > 0 else None
+
+
+def usable(result: Result) -> bool:
+    """Whether a run can stand in a grid."""
+    return (
+        rate_of(result) is not None
+        and result.unadapted_error is not None
+        and any(error is not None for error in _after(result))
+    )
+
+
+def rate_grid(results: Sequence[Result]) -> Grid:
+    """Means over shifts and seeds; of runs that differ in their length alone the longest counts."""
+    longest: dict[tuple[float, str | None, int], Result] = {}
+    for result in results:
+        rate = rate_of(result)
+        if rate is None or not usable(result):
+            continue
+        run = (rate, result.job.shift, result.job.seed)
+        if run not in longest or len(_after(result)) > len(_after(longest[run])):
+            longest[run] = result
+    gathered: dict[tuple[float, int], list[tuple[float, float, float]]] = {}
+    for (rate, _, _), result in longest.items():
+        for epoch, error in enumerate(_after(result), 1):
+            if error is not None and result.unadapted_error is not None:
+                start = (result.record.get("errors") or {}).get("start")
+                source = result.unadapted_error
+                three = (error, source, source if start is None else start)
+                gathered.setdefault((rate, epoch), []).append(three)
+    return {
+        place: _Mean(
+            error=fmean(each[0] for each in threes),
+            unadapted=fmean(each[1] for each in threes),
+            start=fmean(each[2] for each in threes),
+            runs=len(threes),
+        )
+        for place, threes in gathered.items()
+    }
+
+
+def _after(result: Result) -> Sequence[float | None]:
+    return (result.record.get("errors") or {}).get("after_epoch") or ()

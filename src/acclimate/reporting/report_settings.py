@@ -1,0 +1,176 @@
+"""Results sorted by what was run: images and model (a panel), recipe and options (a line in it)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
+
+from acclimate.experiments.job import UNADAPTED, Options, group_of
+from acclimate.experiments.result import Result
+
+__all__ = [
+    "Chosen",
+    "Panel",
+    "Setting",
+    "choose",
+    "option_words",
+    "panel_words",
+    "panels",
+    "setting_words",
+]
+
+
+_GROUPS = {
+    "test": "test corruptions",
+    "": "other shifts",
+    "clean": "clean images",
+    "dev": "hold-out corruptions",
+}
+_BASELINES = {UNADAPTED: 0, "bn": 1}
+
+
+class Panel(NamedTuple):
+    """A model on some images: what is compared with one another."""
+
+    model: str
+    weights: str
+    dataset: str
+    split: str
+    preset: str
+    draw: int
+    group: str
+    images: int
+
+
+class Setting(NamedTuple):
+    """What was done to it."""
+
+    recipe: str
+    options: Options = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The setting that stands for a recipe in a figure, and why it is that one."""
+
+    setting: Setting
+    results: Sequence[Result]
+    why: str
+
+
+def panel_of(result: Result) -> Panel:
+    """What a result is comparable with; nothing is "" or 0, so that panels can be sorted."""
+    job = result.job
+    return Panel(
+        model=job.model,
+        weights="" if job.weights is None else job.weights.sha256[:8],
+        dataset=job.dataset,
+        split=job.split or "",
+        preset=job.preset or "",
+        draw=job.draw,
+        group=group_of(result.corruption) or ("clean" if result.corruption is None else ""),
+        images=job.images or 0,
+    )
+
+
+def panels(results: Iterable[Result]) -> dict[Panel, dict[Setting, list[Result]]]:
+    """Done results by panel and setting, in the order of their names.
+
+    >>> from acclimate.experiments import Job
+    >>> job = Job(model="wrn", dataset="cifar10", recipe="ent", shift="cifar/fog:3")
+    >>> found = panels([Result(job=job)])
+    >>> [(panel.group, *settings) for panel, settings in found.items()]
+    [('test', Setting(recipe='ent', options=()))]
+    """
+    found: dict[Panel, dict[Setting, list[Result]]] = {}
+    for result in results:
+        if result.status == "done":
+            setting = Setting(result.job.recipe, result.job.options)
+            found.setdefault(panel_of(result), {}).setdefault(setting, []).append(result)
+    order = sorted(found, key=lambda panel: (list(_GROUPS).index(panel.group), panel))
+    return {panel: {s: found[panel][s] for s in sorted(found[panel], key=_rank)} for panel in order}
+
+
+def _rank(setting: Setting) -> tuple[int, str, str]:
+    """Simple baselines first, then by name."""
+    return (_BASELINES.get(setting.recipe, 2), setting.recipe, option_words(setting.options))
+
+
+def panel_words(panel: Panel, among: Iterable[Panel]) -> str:
+    """A panel's name: the model, and what tells it from the others.
+
+    >>> one = Panel("wrn", "", "cifar10", "", "cifar", 0, "test", 0)
+    >>> panel_words(one, [one, one._replace(group="dev")])
+    'wrn, test corruptions'
+    """
+    # Only what still differs among those of the same name so far.
+    others = [other for other in among if other.model == panel.model]
+    words = [panel.model]
+    for name, shown in {
+        "weights": f"weights {panel.weights or 'its own'}",
+        "dataset": panel.dataset,
+        "group": _GROUPS[panel.group],
+        "split": f"split {panel.split or 'the first'}",
+        "images": f"first {panel.images:,} images" if panel.images else "all images",
+        "preset": f"made as {panel.preset}" if panel.preset else "not made on the way",
+        "draw": f"draw {panel.draw}",
+    }.items():
+        if any(getattr(other, name) != getattr(panel, name) for other in others):
+            words.append(shown)
+        others = [other for other in others if getattr(other, name) == getattr(panel, name)]
+    return ", ".join(words)
+
+
+def setting_words(setting: Setting) -> str:
+    """A setting's name for a legend, with the last part of each option's name.
+
+    >>> setting_words(Setting("ent", (("optimizer.lr", 0.001),)))
+    'ent (lr=0.001)'
+    """
+    words = option_words((name.rpartition(".")[2], value) for name, value in setting.options)
+    return f"{setting.recipe} ({words})" if words else setting.recipe
+
+
+def option_words(options: Iterable[tuple[str, object]]) -> str:
+    """Options in a line; empty where there are none.
+
+    >>> option_words([("epochs", 5), ("optimizer.lr", 0.001)])
+    'epochs=5, optimizer.lr=0.001'
+    """
+    return ", ".join(f"{name}={value}" for name, value in options)
+
+
+def choose(panel: Panel, found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> list[Chosen]:
+    """One setting for each recipe of a panel: a figure can show only so many.
+
+    The one that does best on the hold-out corruptions of the same model and data; where they were
+    not run, the one without options; else the one with the lowest error shown.
+    """
+    by_recipe: dict[str, list[Setting]] = {}
+    for setting in found[panel]:
+        by_recipe.setdefault(setting.recipe, []).append(setting)
+    held_out = found.get(panel._replace(group="dev"), {}) if panel.group == "test" else {}
+    chosen = []
+    for recipe, settings in by_recipe.items():
+        on_dev = {s: e for s in settings if (e := _error(held_out.get(s, ()))) is not None}
+        if len(settings) == 1:
+            best, why = settings[0], "the only setting"
+        elif len(on_dev) > 1:
+            best, why = min(on_dev, key=lambda s: on_dev[s]), "best on hold-out corruptions"
+        elif any(not setting.options for setting in settings):
+            best, why = Setting(recipe), "the recipe as it is, without options"
+        else:
+            errors = {s: e for s in settings if (e := _error(found[panel][s])) is not None}
+            best = min(errors, key=lambda s: errors[s]) if errors else settings[0]
+            why = "the lowest error on the hold-out corruptions themselves"
+            if panel.group != "dev":
+                why = "the lowest error on what is shown, which is not chosen on hold-out ones"
+        chosen.append(Chosen(setting=best, results=found[panel][best], why=why))
+    return chosen
+
+
+def _error(results: Iterable[Result]) -> float | None:
+    known = [result.error for result in results if result.error is not None]
+    return fmean(known) if known else None

@@ -1,0 +1,147 @@
+"""Error by corruption: a table of all settings, and before and after as dumbbells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from acclimate.experiments import Condition, Store, corruption_table
+from acclimate.experiments._sorting import ordered
+from acclimate.experiments.job import UNADAPTED
+from acclimate.experiments.query import needed
+from acclimate.experiments.result import Result
+from acclimate.reporting.axes import Axis, Frame, axes, inside
+from acclimate.reporting.colours import SERIES
+from acclimate.reporting.marks import dots
+from acclimate.reporting.report_figure import TOP, WIDTH, ReportFigure, finished, padded, short
+from acclimate.reporting.report_headline import GROUPS, constant_words, dimension_entry, done_in
+from acclimate.reporting.report_settings import Panel, Setting, choose, panel_words, setting_words
+from acclimate.reporting.report_table import Entry, ReportTable, number_entry
+from acclimate.reporting.svg import element, text
+
+__all__ = ["dumbbell_figure", "shift_tables"]
+
+_LEFT, _ROW = 132, 22
+
+
+def shift_tables(store: Store, where: Sequence[Condition] = ()) -> list[ReportTable]:
+    """A column for each corruption, a row for each setting; a table for each group of them."""
+    tables = (_shift_table(store, where, group) for group in GROUPS)
+    return [table for table in tables if table is not None]
+
+
+def _shift_table(store: Store, where: Sequence[Condition], group: str) -> ReportTable | None:
+    frame = store.select(needed("error", ["corruption"]), done_in(group, where))
+    if not len(frame):
+        return None
+    shown = corruption_table(frame)
+    rows: list[list[Entry]] = []
+    for key in shown.row_keys:
+        cells = [shown.cell(key, column) for column in shown.column_keys]
+        entries = [dimension_entry(*pair) for pair in zip(shown.rows, key, strict=True)]
+        rows.append([*entries, *(number_entry(cell.value, text=_words(cell)) for cell in cells)])
+    severities = ", ".join(map(str, shown.severities))
+    return ReportTable(
+        name="by-corruption" if group == "test" else f"by-corruption-{GROUPS[group].split()[0]}",
+        title=f"Top-1 error % of the model handed back, {GROUPS[group]} images"
+        + (f", severity {severities}" if severities else ""),
+        header=[*shown.rows, *(column[0] or "clean" for column in shown.column_keys)],
+        rows=rows,
+        notes=constant_words(shown),
+    )
+
+
+def _words(cell: object) -> str | None:
+    words = str(cell)
+    return None if words == "-" else words
+
+
+def dumbbell_figure(panel: Panel, found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> (
+    ReportFigure | None
+):  # fmt: skip
+    """The unadapted error and that of each recipe, corruption by corruption."""
+    series: dict[str, dict[str, float]] = {}
+    notes, everything = [], list[Result]()
+    for chosen in choose(panel, found):
+        everything += chosen.results
+        if chosen.setting.recipe != UNADAPTED:
+            name = setting_words(chosen.setting)
+            series[name] = _by_shift(chosen.results)
+            notes.append(f"{name}: {chosen.why}; {len(chosen.results):,} results.")
+    series = {"unadapted": _unadapted(everything), **series}
+    series = {name: errors for name, errors in series.items() if errors}
+    keys = {(None if name == "clean" else name,) for errors in series.values() for name in errors}
+    shifts = [key[0] or "clean" for key in ordered(["corruption"], keys)]
+    if not shifts:
+        return None
+    title = panel_words(panel, found)
+    return ReportFigure(
+        name="error-by-corruption",
+        title=title,
+        svg=_draw(series, shifts, title),
+        table=ReportTable(
+            name="error-by-corruption",
+            title=f"{title}: mean top-1 error % by corruption",
+            header=["corruption", *series],
+            rows=[[s, *(number_entry(series[n].get(s)) for n in series)] for s in shifts],
+            notes=notes,
+        ),
+    )
+
+
+def _draw(series: Mapping[str, Mapping[str, float]], shifts: Sequence[str], title: str) -> str:
+    low, high = padded([e for errors in series.values() for e in errors.values()], least=0.0)
+    height = _ROW * len(shifts)
+    rows = Axis(label="", low=0, high=len(shifts), marks=tuple(
+        (len(shifts) - i - 0.5, short(name, 18)) for i, name in enumerate(shifts)
+    ))  # fmt: skip
+    frame = Frame(
+        left=_LEFT, top=TOP, width=WIDTH - _LEFT - 16, height=height,
+        x=Axis(label="top-1 error %", low=low, high=high), y=rows,
+    )  # fmt: skip
+    marks = []
+    for i, shift in enumerate(shifts):
+        values = [errors[shift] for errors in series.values() if shift in errors]
+        y = len(shifts) - i - 0.5
+        (a, b), (at, _) = frame.place([min(values), max(values)], [y, y])
+        bar = f"M{a:.2f} {at:.2f}H{b:.2f}"
+        marks.append(element("path", class_="grid", d=bar, stroke_width=3))
+    colours = {"unadapted": "#888888"}
+    for name in series:
+        colours.setdefault(name, SERIES[(len(colours) - ("unadapted" in series)) % len(SERIES)])
+    for name, errors in series.items():
+        places = [(errors[s], len(shifts) - i - 0.5) for i, s in enumerate(shifts) if s in errors]
+        marks.append(dots(frame, *zip(*places, strict=True), colour=colours[name], radius=5))
+    below = TOP + height + 56
+    key = [
+        element("circle", cx=_LEFT + 8, cy=below + 18 * i, r=5, fill=colours[name])
+        + text(_LEFT + 22, below + 18 * i + 4, short(name, 38))
+        for i, name in enumerate(series)
+    ]
+    ends = {name: fmean(errors.values()) for name, errors in series.items()}
+    return finished(
+        [inside(frame, marks), axes(frame), *key],
+        height=below + 18 * len(series) - 2,
+        title=title,
+        description="Mean over these corruptions: "
+        + ", ".join(f"{name} {value:.1f} percent" for name, value in ends.items()) + ".",
+    )  # fmt: skip
+
+
+def _by_shift(results: Sequence[Result]) -> dict[str, float]:
+    """The mean over severities and seeds, by corruption."""
+    found: dict[str, list[float]] = {}
+    for result in results:
+        if result.error is not None:
+            found.setdefault(result.corruption or "clean", []).append(result.error)
+    return {name: fmean(errors) for name, errors in found.items()}
+
+
+def _unadapted(results: Sequence[Result]) -> dict[str, float]:
+    """The same of the source model, which every result of a shift has measured again."""
+    once = {(r.corruption or "clean", r.job.severity): r.unadapted_error for r in results}
+    found: dict[str, list[float]] = {}
+    for (name, _), error in once.items():
+        if error is not None:
+            found.setdefault(name, []).append(error)
+    return {name: fmean(errors) for name, errors in found.items()}

@@ -1,0 +1,262 @@
+"""What the report says of a store: rows, means, figures, and the checklist."""
+
+from __future__ import annotations
+
+import pytest
+
+from acclimate.data.corruptions import DEV
+from acclimate.errors import AcclimateError
+from acclimate.experiments import Job, Result, Store, conditions
+from acclimate.reporting.report_build import build_report
+from acclimate.reporting.report_over_time import error_figure
+from acclimate.reporting.report_practices import practices
+from acclimate.reporting.report_published import PublishedPoint, published_points
+from acclimate.reporting.report_rates import rate_figure, rate_groups
+from acclimate.reporting.report_settings import Setting, choose, panels
+from acclimate.reporting.report_table import latex_table, markdown_table
+from reporting_report.report_store import CHOSEN, RATES, full_store, result, sweep
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return full_store(tmp_path_factory.mktemp("report") / "full.db")
+
+
+@pytest.fixture(scope="module")
+def report(store):
+    return build_report(store)
+
+
+def section(report, name):
+    return next(each for each in report.sections if each.name == name)
+
+
+def rows(table):
+    names = [[e if isinstance(e, str) else e.text for e in row] for row in table.rows]
+    return [dict(zip(table.header, row, strict=True)) for row in names]
+
+
+def test_the_headline_has_a_row_for_each_model_and_recipe(report):
+    (table,) = section(report, "results").tables
+    shown = [row for row in rows(table) if row["corruptions"].startswith("test")]
+    assert [row["recipe"] for row in shown] == ["none", "bn", "ent", "rpl"] * 2
+    ent = shown[2]
+    assert float(ent["BN %"]) == float(shown[1]["after %"])
+    assert float(ent["unadapted %"]) == float(shown[0]["after %"])
+    assert "±" in ent["after %"]
+    assert "±" not in ent["unadapted %"]
+    assert (ent["seeds"], ent["labelled images"]) == ("3", "30,000")
+    after, source = float(ent["after %"].split()[0]), float(ent["unadapted %"])
+    assert float(ent["relative reduction %"]) == pytest.approx(
+        100 * (source - after) / source, abs=0.3
+    )
+    assert shown[0]["relative reduction %"] == "–"
+
+
+def test_every_setting_of_a_search_is_there_too(report):
+    (every,) = section(report, "results").more
+    held_out = [row for row in rows(every) if row["corruptions"].startswith("hold-out")]
+    assert len([row for row in held_out if row["recipe"] == "ent"]) == 2 * len(RATES)
+
+
+def test_a_mean_over_less_says_so(tmp_path):
+    store = Store(tmp_path / "part.db")
+    store.add_all(sweep(corruptions=["fog", "snow"], severities=(5,), recipes=["none"]))
+    (table,) = section(build_report(store), "results").tables
+    assert "(2 of 15)" in rows(table)[0]["after %"]
+    assert any("(12 of 15)" in note for note in table.notes)
+
+
+def test_the_setting_shown_is_the_one_chosen_on_hold_out_corruptions(tmp_path):
+    slow, fast = {"optimizer.lr": 1e-4}, {"optimizer.lr": 1e-3}
+    grid = [slow, fast]
+    held_out = sweep(corruptions=DEV, seeds=(0,), grid=grid)
+    test = sweep(corruptions=["fog"], seeds=(0,), grid=grid)
+    found = panels([*held_out, *test])
+    panel = next(panel for panel in found if panel.group == "test")
+    picked = {each.setting.recipe: each for each in choose(panel, found)}
+    assert dict(picked["ent"].setting.options) == fast
+    assert picked["ent"].why == "best on hold-out corruptions"
+    alone = panels(test)
+    assert "not chosen on hold-out" in choose(panel, alone)[2].why
+    plain = panels([*test, *sweep(corruptions=["fog"], seeds=(0,))])
+    assert "without options" in choose(panel, plain)[2].why
+
+
+def test_there_is_a_figure_of_each_kind_with_its_data(report):
+    kinds = {figure.name.rstrip("-0123456789") for figure in report.figures}
+    assert kinds == {
+        "error-by-corruption",
+        "error-over-epochs",
+        "learning-rate-by-epoch",
+        "reliability",
+        "class-balance",
+        "published-and-measured",
+    }
+    assert len({figure.name for figure in report.figures}) == len(report.figures)
+    for figure in report.figures:
+        assert "<title>" in figure.svg
+        assert "<desc>" in figure.svg
+        assert figure.table.rows
+
+
+def test_a_long_run_has_all_shorter_ones_and_shows_where_it_collapses():
+    found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=RATES, models=["m"]))
+    figure = rate_figure(*rate_groups(next(iter(found)), found)[0])
+    table = rows(figure.table)
+    assert {row["epochs"] for row in table} == {"1", "2", "3", "4", "5", "6"}
+    assert {row["runs"] for row in table} == {"6"}  # two severities, three seeds
+    worse = {
+        (row["learning rate"], row["epochs"])
+        for row in table
+        if float(row["error %"]) > float(row["unadapted %"])
+    }
+    assert {rate for rate, _ in worse} == {"0.01"}
+    assert ("0.01", "1") not in worse
+    assert figure.svg.count('stroke="#c2185b"') == len(worse) + 1  # and the key
+
+
+def test_many_rates_and_epochs_are_drawn_in_part():
+    grid = [{"optimizer.lr": 1e-5 * 1.3**n, "epochs": 30} for n in range(40)]
+    found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=grid, models=["m"]))
+    (group,) = rate_groups(next(iter(found)), found)
+    figure = rate_figure(*group)
+    assert figure.svg.count("<title>") == 1 + 12 * 8
+    assert "1104 of the places are not drawn" in figure.table.notes[0]
+
+
+def test_the_numbers_of_the_paper_whose_jobs_are_there_are_compared(store):
+    points = published_points(store.results())
+    assert points
+    assert all("WRN-40-2" in point.label for point in points)
+    assert {point.small for point in points} == {"first 1,000 images a shift, severities 3, 5 only"}
+    assert published_points(sweep(models=["some:other"], corruptions=["fog"])) == []
+
+
+def test_other_published_numbers_can_be_handed_in(store):
+    points = [PublishedPoint(label="mine", published=10.0, measured=12.5)]
+    (figure,) = section(build_report(store, published=points), "published").figures
+    assert rows(figure.table)[0]["difference"] == "2.5"
+
+
+def states(results):
+    return {each.name: each for each in practices(panels(results))}
+
+
+def test_the_checklist_passes_what_was_done(store):
+    checked = practices(panels(store.results()))
+    assert [each.state for each in checked] == ["passed"] * 6
+    assert "optimizer.lr=0.001" in checked[0].evidence
+    assert "augmix" in checked[2].evidence
+
+
+def test_the_checklist_finds_a_setting_chosen_on_the_test_corruptions():
+    checked = states(sweep(grid=[{"optimizer.lr": 1e-3}, {"optimizer.lr": 1e-4}], seeds=(0,)))
+    one = checked["Hyper-parameters chosen on hold-out corruptions"]
+    assert one.state == "not passed"
+    assert "2 settings on what is reported" in one.evidence
+
+
+def test_the_checklist_finds_a_report_of_another_setting_than_the_chosen():
+    held_out = sweep(corruptions=DEV, seeds=(0,), grid=RATES)
+    test = sweep(seeds=(0,), grid=[CHOSEN | {"optimizer.lr": 1e-4}])
+    one = states([*held_out, *test])["Hyper-parameters chosen on hold-out corruptions"]
+    assert one.state == "not passed"
+    assert "is not among those run" in one.evidence
+
+
+def test_the_checklist_finds_what_is_missing():
+    checked = states(sweep(models=["acclimate:wrn-40-2"], recipes=["ent"], seeds=(0,)))
+    assert {name: each.state for name, each in checked.items()} == {
+        "Hyper-parameters chosen on hold-out corruptions": "cannot tell",
+        "Simple baselines beside it": "not passed",
+        "Robust source models among the models": "not passed",
+        "Epochs searched": "passed",
+        "Learning rate searched": "not passed",
+        "Adapted parameters searched": "not passed",
+    }
+    assert "no bn" in checked["Simple baselines beside it"].evidence
+    assert "only norm-affine" in checked["Adapted parameters searched"].evidence
+
+
+def test_failed_jobs_are_listed_by_reason(report):
+    (table,) = section(report, "failures").tables
+    assert rows(table)[0] == {
+        "jobs": "2",
+        "reason": "out of memory with batches of 16",
+        "models": "acclimate:wrn-40-2",
+        "recipes": "rpl",
+        "shifts": "clean",
+        "options": "–",
+        "seeds": "7, 8",
+    }
+
+
+def test_details_have_versions_device_fingerprint_time_and_memory(report):
+    runs, data, _ = section(report, "details").tables
+    assert "torch 2.4.0" in runs.notes[0]
+    first = rows(runs)[0]
+    assert (first["device"], first["peak MB"], first["seconds each"]) == ("cpu", "900", "2.50")
+    assert all(row["fingerprint"] for row in rows(data))
+    (title, text), *_ = section(report, "details").recipes
+    assert '"lr"' in text
+    assert "results" in title
+
+
+def test_records_may_lack_everything(tmp_path):
+    store = Store(tmp_path / "bare.db")
+    job = Job(model="m", dataset="d", recipe="ent", shift="clipart")
+    store.add(Result(job=job, record={"errors": {"final": 20.0}}))
+    store.add(Result(job=Job(model="m", dataset="d", recipe="none")))
+    report = build_report(store)
+    assert rows(section(report, "results").tables[0])
+    assert section(report, "rates").figures == []
+
+
+def test_conditions_narrow_all_of_it(store):
+    report = build_report(store, conditions(["model=*augmix*", "group=test"]))
+    table = section(report, "results").tables[0]
+    assert {row["model"] for row in rows(table)} == {"acclimate:wrn-40-2-augmix-cifar10"}
+    assert report.facts[-1] == "only model=*augmix*, group=test"
+
+
+def test_tables_for_papers(report):
+    first = report.whole[0]
+    tex, text = latex_table(first), markdown_table(first)
+    assert tex.count(r" \\") == len(first.rows) + 1
+    assert r"$\pm$" in tex
+    assert text.count("\n| ") == len(first.rows) + 2
+    names = [table.name for table in report.whole]
+    assert names == ["headline", "settings", "by-corruption", "by-corruption-hold-out"]
+
+
+def test_what_cannot_be_reported(tmp_path):
+    store = Store(tmp_path / "empty.db")
+    with pytest.raises(AcclimateError, match=r"empty\.db has no results; acclimate bench fills it"):
+        build_report(store)
+    store.add(Result.failed(result(model="m", dataset="d", recipe="none").job, "no such file"))
+    with pytest.raises(AcclimateError, match="1 failed job, the first because: no such file"):
+        build_report(store)
+
+
+def test_the_mce_has_a_column_where_it_is_whole(tmp_path):
+    store = Store(tmp_path / "imagenet.db")
+    for each in sweep(models=["paper:resnet50"], severities=range(1, 6), recipes=["none", "bn"]):
+        job = Job(model="m", dataset="imagenet-c", recipe=each.job.recipe,
+                  shift=f"{each.job.corruption}:{each.job.severity}")  # fmt: skip
+        store.add(Result(job=job, record=each.record))
+    (table,) = section(build_report(store), "results").tables
+    assert table.header[-1] == "mCE %"
+    assert all(float(row["mCE %"]) > 0 for row in rows(table))
+
+
+def test_an_unadapted_error_far_off_does_not_press_the_others_together():
+    found = panels(sweep(models=["m"], corruptions=["fog"], seeds=(0,)))
+    panel = next(iter(found))
+    near = error_figure(panel, found)
+    assert {row["line"] for row in rows(near.table)} == {"none", "bn", "ent", "rpl"}
+    for result_ in found[panel][Setting("none")]:
+        result_.record["errors"]["final"] = 99.0
+    far = error_figure(panel, found)
+    assert "none: 99.0, off the top" in {row["line"] for row in rows(far.table)}
+    assert "off the top" in far.svg
