@@ -77,8 +77,9 @@ def _merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]
     both = dict(first)
     for key, value in then.items():
         below = both.get(key)
-        is_recipe = isinstance(value, Mapping) and isinstance(below, Mapping)
-        both[key] = {**below, **value} if is_recipe else value  # type: ignore[dict-item]
+        if isinstance(value, Mapping) and isinstance(below, Mapping):  # both for one recipe
+            value = {**below, **value}
+        both[key] = value
     return both
 
 

@@ -13,16 +13,32 @@ from typing import Any
 from acclimate.cli._clusters import cluster_engine, refuse_cluster_options
 from acclimate.cli.tables import table
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Job, Store
+from acclimate.experiments import Job, Plan, Store
 from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.experiments.engines.processes import gpus
 from acclimate.experiments.sweep import Outcome, run_jobs
 
-__all__ = ["INTERRUPTED", "OK", "SOME_FAILED", "dry_run", "failures", "plain_failures", "sweep"]
+__all__ = [
+    "INTERRUPTED",
+    "OK",
+    "SOME_FAILED",
+    "dry_run",
+    "failures",
+    "plain_failures",
+    "store_for",
+    "sweep",
+]
 
 OK, SOME_FAILED, INTERRUPTED = 0, 1, 130
 _FIRST = 5
 _FAILED = 10
+
+
+def store_for(plan: Plan, args: argparse.Namespace) -> Store:
+    """The store that was asked for; none is made for a plan that lacks the place of its data."""
+    for dataset in plan.datasets:
+        plan.root(dataset)
+    return Store(args.store)
 
 
 def sweep(

@@ -32,16 +32,13 @@ def add_options(parser: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of a plan, and show the mean errors."""
     from acclimate.cli._bench_plan import jobs_and_marks, plan_of
-    from acclimate.cli._sweep import INTERRUPTED, OK, SOME_FAILED, dry_run, sweep
-    from acclimate.experiments import Store
+    from acclimate.cli._sweep import INTERRUPTED, OK, SOME_FAILED, dry_run, store_for, sweep
 
     plan = plan_of(args)
     jobs, marks = jobs_and_marks(plan, args)
     if args.dry_run:
         return dry_run(jobs, args)
-    for dataset in plan.datasets:
-        plan.root(dataset)  # refuses one that has none
-    store = Store(args.store)
+    store = store_for(plan, args)
     outcome = sweep(jobs, store, plan.roots, args)
     if outcome is None:
         return INTERRUPTED

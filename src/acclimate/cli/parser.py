@@ -144,6 +144,23 @@ with.
 DIR/theory.html opens from disk. Figures are SVG, and PNG too with pip install 'acclimate[plots]'.
 """
 
+# The commands that have all of their options from their own module.
+_OF_EXPERIMENTS = {
+    "bench": (
+        add_bench_options,
+        "run a plan: many models, shifts and recipes, into a store",
+        _BENCH,
+    ),
+    "tune": (add_tune_options, "choose a recipe's options on hold-out corruptions", _TUNE),
+    "results": (add_results_options, "tables of a store of results, and their export", _RESULTS),
+    "report": (
+        add_report_options,
+        "a page of a store of results, and its plots and tables as files",
+        _REPORT,
+    ),
+    "reproduce": (add_reproduce_options, "the paper's tables and figures, run again", _REPRODUCE),
+}
+
 
 def _command(module: str) -> Any:
     """The ``run`` of a command's module, imported when it is called."""
@@ -162,11 +179,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_corrupt(commands)
     _add_pretrain(commands)
-    _add_bench(commands)
-    _add_tune(commands)
-    _add_results(commands)
-    _add_report(commands)
-    _add_reproduce(commands)
+    for name, (add_options, summary, description) in _OF_EXPERIMENTS.items():
+        add_options(_add_command(commands, name, help=summary, description=description))
     _add_list(commands)
     _add_show(commands)
     _add_theory(commands)
@@ -261,56 +275,6 @@ def _add_corrupt(commands: Any) -> None:
     add("--workers", type=int, metavar="N", help="threads (default: one for each core)")
     add("--seed", type=int, default=0, help="default: %(default)s")
     _add_output(command)
-
-
-def _add_bench(commands: Any) -> None:
-    command = _add_command(
-        commands,
-        "bench",
-        help="run a plan: many models, shifts and recipes, into a store",
-        description=_BENCH,
-    )
-    add_bench_options(command)
-
-
-def _add_tune(commands: Any) -> None:
-    command = _add_command(
-        commands,
-        "tune",
-        help="choose a recipe's options on hold-out corruptions",
-        description=_TUNE,
-    )
-    add_tune_options(command)
-
-
-def _add_results(commands: Any) -> None:
-    command = _add_command(
-        commands,
-        "results",
-        help="tables of a store of results, and their export",
-        description=_RESULTS,
-    )
-    add_results_options(command)
-
-
-def _add_report(commands: Any) -> None:
-    command = _add_command(
-        commands,
-        "report",
-        help="a page of a store of results, and its plots and tables as files",
-        description=_REPORT,
-    )
-    add_report_options(command)
-
-
-def _add_reproduce(commands: Any) -> None:
-    command = _add_command(
-        commands,
-        "reproduce",
-        help="the paper's tables and figures, run again",
-        description=_REPRODUCE,
-    )
-    add_reproduce_options(command)
 
 
 def _add_list(commands: Any) -> None:

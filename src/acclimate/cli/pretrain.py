@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         progress=not args.quiet,
     )
     loaded = _for_classes_of(case.source, loaded, seed=args.seed)
+    data = case.identity()  # read once: it hashes every picture
     trained = pretrain(
         loaded.model,
         load_examples(case.source, device),
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         plan,
         target=case.target_pictures(device),
         out=out,
-        identity={"model": args.model, **case.identity()},
+        identity={"model": args.model, **data},
         compiled=args.compile,
         progress=not args.quiet,
     )
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         "plan": vars(plan),
         "dataset": args.dataset,
         "train_images": len(case.source),
-        "train_fingerprint": case.identity()["data"],
+        "train_fingerprint": data["data"],
         "preprocessing": loaded.preprocessing.describe() if loaded.preprocessing else None,
         "target": args.target,
         "target_shifts": args.target_shift,

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acclimate.cli.writing import write_file
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if out.resolve() == store.path.resolve():
         raise AcclimateError(f"expected --out to be a page, got the store {out} itself")
     report = build_report(store, conditions(args.where))
-    written = [_write(out, report_page(report).encode())]
+    written = [write_file(out, report_page(report).encode())]
     no_png = None
     if args.figures is not None:
         drawn, no_png = _figures(report, Path(args.figures).expanduser())
@@ -66,9 +67,9 @@ def _figures(report: Report, folder: Path) -> tuple[list[Path], str | None]:
 
     no_png, written = why_no_png(), []
     for figure in report.figures:
-        written.append(_write(folder / f"{figure.name}.svg", figure.svg.encode()))
+        written.append(write_file(folder / f"{figure.name}.svg", figure.svg.encode()))
         if no_png is None:
-            written.append(_write(folder / f"{figure.name}.png", png(figure.svg)))
+            written.append(write_file(folder / f"{figure.name}.png", png(figure.svg)))
     return written, no_png
 
 
@@ -76,17 +77,7 @@ def _tables(report: Report, folder: Path) -> list[Path]:
     from acclimate.reporting.report_table import latex_table, markdown_table
 
     return [
-        _write(folder / f"{table.name}{ending}", f"{render(table)}\n".encode())
+        write_file(folder / f"{table.name}{ending}", f"{render(table)}\n".encode())
         for table in report.whole
         for ending, render in ((".tex", latex_table), (".md", markdown_table))
     ]
-
-
-def _write(path: Path, content: bytes) -> Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except (OSError, ValueError) as error:  # a path may hold what no file name can
-        reason = getattr(error, "strerror", None) or error
-        raise AcclimateError(f"cannot write {str(path)!r}: {reason}") from error
-    return path

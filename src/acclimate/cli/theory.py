@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.errors import AcclimateError, unknown_name
+from acclimate.cli.writing import write_file
+from acclimate.errors import unknown_name
 
 if TYPE_CHECKING:
     from acclimate.reporting.theory_figures import TheoryFigure
@@ -35,15 +36,15 @@ def run(args: argparse.Namespace) -> int:
     figures = _chosen(args.figures, quick=args.quick)
     out = Path(args.out).expanduser()
     began = time.perf_counter()
-    written = [_write(out / "theory.html", theory_page().encode())]
+    written = [write_file(out / "theory.html", theory_page().encode())]
     no_png = why_no_png() if figures else None
     panels = sum(figure.panels for figure in figures)
     with tqdm(total=panels, desc="panels", unit="", disable=args.quiet or not panels) as bar:
         for figure in figures:
             svg = figure.draw(bar.update)
-            written.append(_write(out / f"{figure.name}.svg", svg.encode()))
+            written.append(write_file(out / f"{figure.name}.svg", svg.encode()))
             if no_png is None:
-                written.append(_write(out / f"{figure.name}.png", png(svg)))
+                written.append(write_file(out / f"{figure.name}.png", png(svg)))
     if args.json:
         facts = {"out": str(out), "written": [path.name for path in written], "no_png": no_png}
         print(json.dumps({**facts, "seconds": round(time.perf_counter() - began, 2)}))
@@ -68,13 +69,3 @@ def _chosen(names: list[str] | None, *, quick: bool) -> list[TheoryFigure]:
         if name not in known:
             raise unknown_name("figure", name, [*known, "all", "none"])
     return [known[name] for name in dict.fromkeys(names)]
-
-
-def _write(path: Path, content: bytes) -> Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except (OSError, ValueError) as error:  # a path may hold what no file name can
-        reason = getattr(error, "strerror", None) or error
-        raise AcclimateError(f"cannot write {str(path)!r}: {reason}") from error
-    return path

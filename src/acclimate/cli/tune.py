@@ -40,9 +40,16 @@ def add_options(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of the search, show how much hangs on it, and choose."""
-    from acclimate.cli._sweep import INTERRUPTED, OK, SOME_FAILED, dry_run, failures, sweep
+    from acclimate.cli._sweep import (
+        INTERRUPTED,
+        OK,
+        SOME_FAILED,
+        dry_run,
+        failures,
+        store_for,
+        sweep,
+    )
     from acclimate.cli._tune_plan import tune_plan
-    from acclimate.experiments import Store
 
     ways = (args.leave_one_out, args.select != "labels", args.selection == "oracle")
     if sum(ways) > 1:
@@ -53,9 +60,7 @@ def run(args: argparse.Namespace) -> int:
     jobs = plan.jobs()
     if args.dry_run:
         return dry_run(jobs, args)
-    for dataset in plan.datasets:
-        plan.root(dataset)  # refuses one that has none
-    store = Store(args.store)
+    store = store_for(plan, args)
     outcome = sweep(jobs, store, plan.roots, args)
     if outcome is None:
         return INTERRUPTED

@@ -98,12 +98,12 @@ def _state(
     infinite = place < len(drifts) and drift is None
     unsure = "confidence" in seen and seen["confidence"] is None
     classes = seen.get("diversity")
-    known = classes is not None and start is not None
+    collapsed = classes is not None and start is not None and classes < Guard.min_diversity * start
     return State(
         error=error,
         score=_at(record.get("scores"), place),
         drift=drift,
-        collapsed=bool(known and classes < Guard.min_diversity * start),  # type: ignore[operator]
+        collapsed=collapsed,
         diverged=infinite or unsure or error is None,
     )
 
