@@ -31,6 +31,7 @@ from acclimate.recipes import get_recipe
 MODEL = "acclimate:wrn-26-2-bn-cifar10"
 SHIFTS = ("cifar/gaussian_blur:5", "cifar/gaussian_noise:5")  # one of dev, one of test
 TEMPERATURES = [float(t) for t in np.geomspace(1e-2, 1e1, 13).round(6)]  # four to a decade
+HARD = 0.0  # a teacher's temperature: its limit, the class it thinks likeliest
 BATCH, EPOCHS, LR = 200, 2, 1e-3
 METHODS = {"pseudo-labels": True, "entropy": False}  # with stop-gradient, and without
 
@@ -46,15 +47,19 @@ def main() -> None:
     args = parser.parse_args()
     if args.workers > 1:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // args.workers))
-    kept = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
-    cells: dict[str, dict[str, Any]] = kept.get("cells", {})
+    cells: dict[str, dict[str, Any]] = {}
+    if args.out.exists():
+        kept = json.loads(args.out.read_text(encoding="utf-8"))
+        cells = kept["cells"]
+        if kept["settings"] != _settings(args.images):
+            parser.error(f"{args.out} holds cells of other settings; choose another --out")
     temperatures = TEMPERATURES[:: args.every]
     missing = [
         (shift, method, student, teacher)
         for shift in SHIFTS
         for method in METHODS
         for student in temperatures
-        for teacher in temperatures
+        for teacher in _teachers(method, temperatures)
         if _key(shift, method, student, teacher) not in cells
     ]
     began = time.perf_counter()
@@ -67,6 +72,11 @@ def main() -> None:
     for shift in SHIFTS:
         for method in METHODS:
             _print(cells, shift, method, temperatures)
+
+
+def _teachers(method: str, temperatures: list[float]) -> list[float]:
+    """Hard labels beside the soft ones; entropy has none."""
+    return [HARD, *temperatures] if METHODS[method] else temperatures
 
 
 def _key(shift: str, method: str, student: float, teacher: float) -> str:
@@ -143,8 +153,8 @@ def _source_error(inputs: Tensor, labels: Tensor) -> float:
     return float(_HELD[key])
 
 
-def _write(path: Path, cells: dict[str, dict[str, Any]], images: int) -> None:
-    settings = {
+def _settings(images: int) -> dict[str, Any]:
+    return {
         "model": MODEL,
         "images": images,
         "batch_size": BATCH,
@@ -153,7 +163,12 @@ def _write(path: Path, cells: dict[str, dict[str, Any]], images: int) -> None:
         "temperatures": TEMPERATURES,
         "torch": torch.__version__,
     }
-    text = json.dumps({"settings": settings, "cells": dict(sorted(cells.items()))}, indent=0)
+
+
+def _write(path: Path, cells: dict[str, dict[str, Any]], images: int) -> None:
+    text = json.dumps(
+        {"settings": _settings(images), "cells": dict(sorted(cells.items()))}, indent=0
+    )
     path.with_suffix(".partial").write_text(text + "\n", encoding="utf-8")
     path.with_suffix(".partial").replace(path)
 
@@ -165,9 +180,10 @@ def _print(cells: dict[str, Any], shift: str, method: str, temperatures: list[fl
         f"({some['batch_norm']:.1f} %; source {some['source']:.1f} %); "
         "rows: student's temperature, columns: teacher's"
     )
-    print("        " + "".join(f"{teacher:8.3g}" for teacher in temperatures))
+    teachers = _teachers(method, temperatures)
+    print("        " + "".join(f"{teacher:8.3g}" for teacher in teachers))
     for student in reversed(temperatures):
-        row = [cells[_key(shift, method, student, teacher)] for teacher in temperatures]
+        row = [cells[_key(shift, method, student, teacher)] for teacher in teachers]
         gains = [each["after_epoch"][-1] - each["batch_norm"] for each in row]
         print(f"{student:8.3g}" + "".join(f"{gain:+8.1f}" for gain in gains))
 

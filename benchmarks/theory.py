@@ -39,11 +39,13 @@ MANY_TEMPERATURES = np.geomspace(0.3, 3, 12)
 
 
 def span(mask: NDArray[np.bool_], settings: Settings) -> list[float] | None:
-    """Lowest and highest teacher temperature of the columns, which are to be neighbours."""
+    """Lowest and highest teacher temperature of the longest row of neighbouring columns."""
     at = np.flatnonzero(mask)
     if not len(at):
         return None
-    return [float(f"{settings.temperatures[i]:.4g}") for i in (at[0], at[-1])]
+    rows = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
+    longest = max(rows, key=len)
+    return [float(f"{settings.temperatures[i]:.4g}") for i in (longest[0], longest[-1])]
 
 
 def measure(settings: Settings, *, stop_gradient: bool, q: float = 0.0) -> dict[str, Any]:
@@ -154,6 +156,10 @@ def main() -> None:
                 for name, sg in METHODS.items()
             }
             for figure, series in FIGURES.items()
+        },
+        "wide cells": {
+            name: measure(replace(BOUNDARY, count=60), stop_gradient=sg)
+            for name, sg in METHODS.items()
         },
         "coarse settings": asdict(coarse),
         "teacher's rate": [

@@ -29,6 +29,7 @@ def test_recipes_with_what_they_do(capfd):
         (["models", "dig*"], ["acclimate:digits"]),
         (["models", "wrn-40-2"], ["acclimate:wrn-40-2"]),
         (["models", "torchvision:resnet5?"], ["torchvision:resnet50"]),
+        (["models", "[pt]*:alexnet"], ["paper:alexnet", "torchvision:alexnet"]),
     ],
 )
 def test_patterns_and_json(words, expected, capfd):
@@ -40,18 +41,25 @@ def test_patterns_and_json(words, expected, capfd):
 
 def test_models_say_how_to_find_more(capfd):
     assert main(["list", "models"]) == 0
-    out = capfd.readouterr().out
-    assert "acclimate:digits" in out
-    assert "'timm:*'" in out
+    said = capfd.readouterr()
+    assert "acclimate:digits" in said.out
+    assert all(line.startswith("acclimate:") for line in said.out.splitlines())
+    assert "'timm:*'" in said.err
+    assert main(["list", "models", "resnet18*"]) == 0
+    said = capfd.readouterr()
+    assert said.out.splitlines() == ["acclimate:resnet18-cifar"]
+    assert "'paper:resnet18*'" in said.err
+    assert main(["list", "models", "paper:resnet18*"]) == 0
+    assert capfd.readouterr() == ("paper:resnet18\n", "")
 
 
 def test_nothing_found_is_a_mistake(capfd):
     assert main(["list", "recipes", "zzz*"]) == 2
     assert "no recipes match 'zzz*'; try acclimate list recipes" in capfd.readouterr().err
     assert main(["list", "models", "zzz*"]) == 2
-    assert "or those of a library: 'timm:zzz*', 'paper:zzz*'" in capfd.readouterr().err
+    assert "or models from anywhere: '*:zzz*'" in capfd.readouterr().err
     assert main(["list", "models", "timm:zzz*"]) == 2
-    assert "or those of a library" not in capfd.readouterr().err
+    assert "anywhere" not in capfd.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["list", "cakes"])
 

@@ -91,7 +91,25 @@ def test_a_function_with_weights(user_module: str, tmp_path: Path) -> None:
     torch.save(nn.DataParallel(source).state_dict(), tmp_path / "w.pth")
     loaded = load(f"py:{user_module}:net", weights=tmp_path / "w.pth")
     assert loaded.source == str(tmp_path / "w.pth")
-    torch.testing.assert_close(loaded.model[0].weight, source[0].weight, rtol=1e-3, atol=1e-3)
+    assert torch.equal(loaded.model[0].weight, source[0].weight)  # not rounded: net() is in half
+
+
+def test_weights_for_other_classes_than_a_function_settles(
+    user_module: str, tmp_path: Path
+) -> None:
+    source = nn.Sequential(nn.Linear(2, 5), nn.BatchNorm1d(5))
+    torch.save(source.state_dict(), tmp_path / "w.pth")
+    with pytest.raises(AcclimateError, match="for 5 classes, the model has 3 and takes no") as said:
+        load(f"py:{user_module}:net", weights=tmp_path / "w.pth")
+    assert "num_classes" not in str(said.value)  # it would be refused
+
+
+def test_a_path_from_the_home_folder(
+    user_module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).state_dict(), tmp_path / "w.pth")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load(f"py:{user_module}:net", weights="~/w.pth").source == str(tmp_path / "w.pth")
 
 
 @pytest.mark.parametrize("weights", [False, True])
@@ -151,6 +169,9 @@ def test_a_lazy_entry_may_carry_the_decorator_too() -> None:
 def test_what_cannot_be_listed_says_so() -> None:
     with pytest.raises(AcclimateError, match="hf: models cannot be listed"):
         list_models("hf:*")
+    with pytest.raises(AcclimateError, match="unknown model prefix 'tim'; did you mean 'timm'"):
+        list_models("tim:resnet*")
+    assert list_models("[hp]*:*dino") == ["paper:vit-s16-dino"]  # hf and py are passed over
 
 
 def test_describe_says_what_was_found() -> None:

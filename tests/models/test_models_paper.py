@@ -38,7 +38,7 @@ def page_table() -> str:
         error = "" if record.clean_error is None else f"{record.clean_error:g}"
         hashes = ", ".join(f"`{start}…`" for start in record.sha256)
         weights = f"{record.weights}, [page]({record.page})"
-        cells = [f"`paper:{record.name}`", record.title, weights, record.license, hashes, error]
+        cells = [f"`paper:{record.name}`", record.title, weights, record.licence, hashes, error]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
@@ -102,7 +102,7 @@ def test_timm_records_are_for_the_published_files() -> None:
         config = timm.get_pretrained_cfg(record.architecture.removeprefix("timm:"))
         assert config.has_weights
         assert config.num_classes == 1000
-        assert config.license == record.license.lower()
+        assert config.license == record.licence.lower()
         assert all(start in config.url for start in record.sha256)
 
 

@@ -70,6 +70,15 @@ def test_a_prefix_of_all_names_is_taken_off(prefix: str) -> None:
     assert_same(model, state)
 
 
+def test_the_average_of_a_model_is_read_as_the_model() -> None:
+    source, model = make_net(), make_net()
+    fill(model, torch.optim.swa_utils.AveragedModel(source).state_dict())
+    assert_same(model, source.state_dict())
+    averaged = torch.optim.swa_utils.AveragedModel(make_net())
+    fill(averaged, torch.optim.swa_utils.AveragedModel(source).state_dict())
+    assert_same(averaged.module, source.state_dict())
+
+
 def test_a_prefix_the_model_has_too_is_kept() -> None:
     source = nn.ModuleDict({"model": make_net()})
     model = nn.ModuleDict({"model": make_net()})

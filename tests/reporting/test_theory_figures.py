@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -61,6 +62,28 @@ def test_paths_are_drawn_the_same_every_time(draw):
     assert svg == draw()
     assert "collapse" in svg or "vanish" in svg
     assert len(list(ET.fromstring(svg).iter(f"{NS}polyline"))) >= 12
+
+
+def test_outputs_over_time_vanish_below_the_line_and_leave_above():
+    lines = ET.fromstring(trajectory_figure()).iter(f"{NS}polyline")
+    heights = [[float(p.split(",")[1]) for p in n.get("points").split()] for n in lines]
+    zero, start = 208, 156  # of 260 pixels for -0.5 to 2
+    assert all(abs(h[0] - start) < 15 for h in heights)
+    gone = [abs(h[-1] - zero) < 1 for h in heights]
+    assert gone == [True] * 4 + [False] * 2 + [True] * 2 + [False] * 4
+    assert all(h[-1] < 0 for h, vanished in zip(heights, gone, strict=True) if not vanished)
+
+
+def test_arrows_lead_away_from_zero_above_the_line_and_to_it_below():
+    paths = [n.get("d") for n in ET.fromstring(field_figure()).iter(f"{NS}path")]
+    fields = [d for d in paths if len(d) > 1000]
+    outward = []
+    for field in fields:
+        shafts = re.findall(r"M(\S+) (\S+?)l(\S+) (\S+?)l", field)
+        x, y, dx, dy = np.array(shafts, dtype=float).T
+        outward.append((x + dx / 2 - 130) * dx + (y + dy / 2 - 130) * dy > 0)
+    assert [o.mean() for o in outward[:3]] == [1, 0, 1]
+    assert 0 < outward[3].mean() < 1  # entropy below its line: to zero only from near by
 
 
 def cell(after: float) -> dict[str, object]:

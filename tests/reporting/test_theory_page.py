@@ -37,6 +37,7 @@ CASES = {
     "entropy": {"stopGradient": False, "tauS": 1.0},
     "entropy, collapses": {"stopGradient": False},
     "entropy, from far out": {"stopGradient": False, "start": [1.3, -0.9]},
+    "entropy, one of two": {"stopGradient": False, "start": [1.3, -0.5], "steps": 200},
     "entropy, hard labels": {"stopGradient": False, "tauT": 0.0},
     "no momentum, other start": {"momentum": 0.0, "start": [-0.6, 0.3]},
     "slow": {"lr": 0.001, "start": [0.0, 2.5]},
@@ -91,6 +92,7 @@ def answers(request):
         f"Object.fromEntries(Object.entries({json.dumps({c: settings(c) for c in CASES})}).map("
         "([name, m]) => { const path = trajectory(m); return [name, {path: Array.from(path), "
         "rule: willCollapse(m), sentence: explain(m, path), "
+        "end: outcome(m.start, [path.at(-2), path.at(-1)]), "
         "ends: m.start.map((y) => settle(y, m.tauS, m.tauT, m))}]; }))"
     )
     if request.param == "chromium":
@@ -100,7 +102,8 @@ def answers(request):
     if shutil.which("node") is None:
         pytest.skip("no node on this machine")
     return node(
-        f"(({{explain, settle, trajectory, willCollapse}}) => {script})(require('{MODEL}'))"
+        f"(({{explain, outcome, settle, trajectory, willCollapse}}) => {script})"
+        f"(require('{MODEL}'))"
     )
 
 
@@ -121,6 +124,8 @@ def test_the_path_is_that_of_python(answers, case):
     )
     path = np.array(answers[case]["path"]).reshape(-1, 2)
     np.testing.assert_allclose(path, run.trajectory, rtol=1e-9, atol=1e-6)
+    end = answers[case]["end"]
+    assert (end["collapsed"], end["flipped"]) == (bool(run.collapsed), bool(run.flipped))
     # What the map shows stops early, at rest or far out, and comes to the same verdict.
     ends, start = np.abs(answers[case]["ends"]), np.abs(m["start"]).max()
     assert (ends.max() < 0.1 * start) == bool(run.collapsed)
@@ -141,6 +146,7 @@ def test_the_proposition_has_the_words_of_python(answers, case):
         ("collapses", "the model has collapsed"),
         ("grows", "the model has become surer"),
         ("on the line", "say the same, so nothing pulls"),
+        ("on the line", "Proposition 1 says nothing, since τs = 1 is on the line"),
         ("entropy, from far out", "this start is too far out"),
         ("steps too long", "The steps are too long"),
         ("saturated", "sigmoids are saturated"),
@@ -192,6 +198,18 @@ def test_every_input_has_a_label_and_does_something(page):
             page.wait("map.done")
         after = page.run("JSON.stringify([model, sentence.textContent, path.at(-1), path.at(-2)])")
         assert after != before, name
+
+
+def test_no_label_is_cut_off_however_far_the_outputs_go(page):
+    page.run("change({tauS: 0.001, tauT: 10, lr: 3.16, momentum: 0.99, steps: 10000})")
+    for axes, canvas in (("planeFrame()", "plane"), ("phaseFrame()", "phase")):
+        words, right, width = page.run(
+            f"(() => {{ const f = {axes}, [value, words] = f.x.ticks.at(-1), "
+            f"ctx = {canvas}.getContext('2d'); return [words, "
+            f"f.px(value) + ctx.measureText(words).width / 2, {canvas}.clientWidth]; }})()"
+        )
+        assert right <= width, words
+    assert page.run("tick(200000) + ' ' + tick(-1e4) + ' ' + tick(5000)") == "2e5 -1e4 5000"
 
 
 def test_presets_by_key_and_hard_labels(page):

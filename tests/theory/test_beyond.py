@@ -121,3 +121,12 @@ def test_the_rule_for_robust_labels():
 def test_wrong_shapes_are_refused():
     with pytest.raises(AcclimateError, match=r"points \(N, d\)"):
         simulate_points(np.ones((3, 2)), np.ones((2, 3)), 1.0, 1.0, stop_gradient=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"lr": -1.0}, "lr > 0"), ({"steps": 0}, "steps >= 1"), ({"q": 3.0}, "q in")],
+)
+def test_impossible_runs_are_refused(options, words):
+    with pytest.raises(AcclimateError, match=words):
+        simulate_points(np.eye(2), np.eye(2), 1.0, 1.0, stop_gradient=True, **options)

@@ -127,11 +127,33 @@ def test_long_steps_flip():
     assert simulate(0.5, 1.0, stop_gradient=True).error == pytest.approx(0.5, abs=0.01)
 
 
+def test_one_output_that_vanishes_is_not_flipped():
+    """Momentum carries it over zero and back; where it ends, it has no side."""
+    run = simulate(0.4, 1.0, stop_gradient=False, start=(1.3, 0.5), steps=200)
+    assert abs(run.final[1]) < 0.01 < run.final[0]
+    assert np.sign(run.final[1]) != np.sign(run.start[1])
+    assert not run.flipped
+    assert not run.collapsed
+
+
+@METHODS
+def test_from_near_zero_it_grows_as_the_eigenvalue_says(stop_gradient):
+    """A start so small that it seems to rest."""
+    options = {"stop_gradient": stop_gradient, "momentum": 0.0, "lr": 0.01}
+    run = simulate(2.0, 1.0, start=(1e-10, 1e-10), steps=2000, **options)
+    rate = (2 - stop_gradient - 1 / 2) / (4 * 2)
+    np.testing.assert_allclose(run.final / run.start, (1 + 0.01 * rate) ** 2000, rtol=1e-6)
+
+
 def test_time_to_shrink_is_the_flows():
     model = TwoPoint(0.3, 1.0, stop_gradient=False)
     time = float(time_to_shrink(0.3, 1.0, start=0.5, level=0.05, stop_gradient=False))
     flow = integrate(model, (0.5, 0.5), duration=time)
     assert flow.state[-1, 0] == pytest.approx(0.05, rel=1e-3)
+    # Inwards near zero and outwards at the start: it never gets there.
+    assert time_to_shrink(0.4, 1.0, start=2.0, level=0.2, stop_gradient=False) == np.inf
+    with pytest.raises(AcclimateError, match="level > 0"):
+        time_to_shrink(0.3, 1.0, start=0.5, level=0.0, stop_gradient=False)
 
 
 def test_entropy_collapses_only_from_near_zero():
@@ -146,9 +168,15 @@ def test_entropy_collapses_only_from_near_zero():
     ("options", "words"),
     [
         ({"lr": 0.0}, "lr > 0"),
+        ({"lr": np.nan}, "lr > 0"),
+        ({"q": 2.0}, "q in"),
         ({"momentum": 1.0}, "momentum"),
         ({"alpha": 20.0}, "overshoots"),
         ({"keep": 3}, "divide"),
+        ({"keep": -5}, "divide"),
+        ({"start": (1.0, 2.0, 3.0)}, "two finite points"),
+        ({"start": (np.nan, 1.0)}, "two finite points"),
+        ({"points": np.eye(3), "start": (1.0, 2.0, 3.0)}, "two finite points"),
     ],
 )
 def test_impossible_runs_are_refused(options, words):
@@ -159,8 +187,9 @@ def test_impossible_runs_are_refused(options, words):
 def test_the_flow_takes_one_pair_of_temperatures():
     with pytest.raises(AcclimateError, match="simulate"):
         integrate(TwoPoint([1.0, 2.0], 1.0, stop_gradient=True), (0.5, 0.5), duration=1)
-    with pytest.raises(AcclimateError, match="duration > 0"):
-        integrate(TwoPoint(1.0, 1.0, stop_gradient=True), (0.5, 0.5), duration=0)
+    for options in ({"duration": 0}, {"duration": np.nan}, {"duration": 1, "samples": 1}):
+        with pytest.raises(AcclimateError, match="duration > 0"):
+            integrate(TwoPoint(1.0, 1.0, stop_gradient=True), (0.5, 0.5), **options)
 
 
 def test_hard_labels_grow():

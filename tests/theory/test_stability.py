@@ -7,6 +7,8 @@ import pytest
 from acclimate.errors import AcclimateError
 from acclimate.theory import will_collapse
 
+NAN = float("nan")
+
 
 @pytest.mark.parametrize(
     ("tau_s", "tau_t", "stop_gradient", "collapses"),
@@ -28,9 +30,13 @@ def test_which_temperatures_collapse(
 
 def test_the_reason_names_the_bound() -> None:
     assert "τs = 0.1 is below τt/2 = 0.5" in will_collapse(0.1, 1.0, False).reason
+    assert will_collapse(0.6, 1.0, False).reason == "τs = 0.6 is not below τt/2 = 0.5"
+    assert "τs = 1 is on the line" in will_collapse(1.0, 1.0, True).reason
 
 
-@pytest.mark.parametrize(("tau_s", "tau_t"), [(0.0, 1.0), (-1.0, 1.0), (1.0, -0.1)])
+@pytest.mark.parametrize(
+    ("tau_s", "tau_t"), [(0.0, 1.0), (-1.0, 1.0), (1.0, -0.1), (NAN, 1.0), (1.0, NAN)]
+)
 def test_impossible_temperatures_are_refused(tau_s: float, tau_t: float) -> None:
     with pytest.raises(AcclimateError, match="expected temperatures tau_s > 0 and tau_t >= 0"):
         will_collapse(tau_s, tau_t, True)

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
+
 from acclimate.theory.settings import BOUNDARY
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +24,23 @@ def test_the_edge_is_where_it_was_claimed():
         claimed, within = row["columns claimed"], row["columns claimed and within one cell"]
         assert claimed == within > 50
         assert f"| {within} of {claimed} | {row['largest deviation claimed']:.2f} cells |" in PAGE
+
+
+def test_the_table_of_learning_rates():
+    for figure, methods in STORED["figures"].items():
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{figure}` ("))
+        told = [cell.strip() for cell in row.split("|")[2:-1]]
+        spans = [r["within one cell for tau_t"] for rows in methods.values() for r in rows]
+        for words, span in zip(told, spans, strict=True):
+            assert (words == "none") is (span is None)
+            if span is not None:
+                assert [float(t) for t in words.split(" – ")] == pytest.approx(span, rel=0.02)
+
+
+def test_wide_cells():
+    rows = STORED["wide cells"].values()
+    assert [r["columns claimed"] for r in rows] == [38, 19]
+    assert [r["columns claimed and within one cell"] for r in rows] == [35, 17]
 
 
 def test_no_run_collapses_or_flips_above_the_line():

@@ -159,7 +159,15 @@ def test_hard_labels_have_no_jacobian_at_zero():
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"overlap": 2.0}, "overlap"), ({"alpha": -1.0}, "alpha"), ({"q": 1.5}, "q in")],
+    [
+        ({"overlap": 2.0}, "overlap"),
+        ({"overlap": np.nan}, "overlap"),
+        ({"norms": (-1.0, 1.0)}, "norms"),
+        ({"norms": (np.nan, 1.0)}, "norms"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"alpha": np.nan}, "alpha"),
+        ({"q": 1.5}, "q in"),
+    ],
 )
 def test_impossible_models_are_refused(options, words):
     with pytest.raises(AcclimateError, match=words):

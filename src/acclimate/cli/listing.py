@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import sys
 
 from acclimate.cli.tables import table
 from acclimate.errors import AcclimateError
@@ -14,6 +15,7 @@ __all__ = ["run"]
 
 def run(args: argparse.Namespace) -> int:
     """Print what there is, one a line."""
+    own_models = args.what == "models" and ":" not in args.pattern
     if args.what == "recipes":
         from acclimate.recipes import list_recipes
 
@@ -33,14 +35,21 @@ def run(args: argparse.Namespace) -> int:
         rows = [[name] for name in list_models(args.pattern)]
     if not rows:
         hint = f"try acclimate list {args.what}"
-        if args.what == "models" and ":" not in args.pattern:
-            hint += f", or those of a library: 'timm:{args.pattern}', 'paper:{args.pattern}'"
+        if own_models:
+            hint += f", or models from anywhere: '*:{args.pattern}'"
         raise AcclimateError(f"no {args.what} match {args.pattern!r}; {hint}")
     if args.json:
         print(json.dumps([row[0] for row in rows]))
         return 0
     print(table(rows))
-    if args.what == "models" and args.pattern == "*":
-        print("\nMore by prefix: 'paper:*', 'timm:*', 'torchvision:*'.")
-        print("hf:NAME_OR_DIR and py:package.module:function can be loaded, not listed.")
+    if own_models:
+        print(_elsewhere(args.pattern), file=sys.stderr)
     return 0
+
+
+def _elsewhere(pattern: str) -> str:
+    prefixes = ", ".join(f"'{prefix}:{pattern}'" for prefix in ("paper", "timm", "torchvision"))
+    return (
+        f"\nThese are the package's own. More by prefix: {prefixes}; by any: '*:{pattern}'.\n"
+        "hf:NAME_OR_DIR and py:package.module:function can be loaded, not listed."
+    )

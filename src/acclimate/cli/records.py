@@ -39,7 +39,7 @@ def paper_rows(record: PaperModel) -> Rows:
         "weights": f"{by}; {record.page}",
         "files": ", ".join(record.files),
         "layout": record.layout,
-        "licence": record.license,
+        "licence": record.licence,
         "checksum": f"sha256 begins with {hashes}" if hashes else "not published",
         "clean error": error,
         "note": record.note,

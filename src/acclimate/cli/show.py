@@ -133,11 +133,10 @@ def _counts(model: nn.Module) -> dict[str, Any]:
 
 
 def _found_presets(name: str) -> list[dict[str, Any]]:
-    from acclimate.models.paper import preset_name
     from acclimate.presets import PRESETS, find_preset
 
     recipes = dict.fromkeys(preset.recipe for preset in PRESETS)
-    found = [find_preset(recipe, model_name=preset_name(name)) for recipe in recipes]
+    found = [find_preset(recipe, model_name=name) for recipe in recipes]
     return [
         {key: value for key, value in asdict(preset).items() if key != "models"}
         for preset in found

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.writing import write_file
-from acclimate.errors import unknown_name
+from acclimate.errors import AcclimateError, unknown_name
 
 if TYPE_CHECKING:
     from acclimate.reporting.theory_figures import TheoryFigure
@@ -33,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.reporting.png import png, why_no_png
     from acclimate.reporting.theory_page import theory_page
 
+    if not args.out:
+        raise AcclimateError("expected --out DIR, got an empty name; '.' is the current folder")
     figures = _chosen(args.figures, quick=args.quick)
     out = Path(args.out).expanduser()
     began = time.perf_counter()
@@ -66,6 +68,8 @@ def _chosen(names: list[str] | None, *, quick: bool) -> list[TheoryFigure]:
     if names == ["none"]:
         return []
     for name in names:
+        if name in ("all", "none"):
+            raise AcclimateError(f"expected '{name}' alone or names, got {' '.join(names)}")
         if name not in known:
             raise unknown_name("figure", name, [*known, "all", "none"])
     return [known[name] for name in dict.fromkeys(names)]

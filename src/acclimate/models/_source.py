@@ -68,11 +68,13 @@ class Source:
 
 
 def with_weights(loaded: LoadedModel, request: Request) -> LoadedModel:
-    """``loaded``, filled from the request's weights file if it names one."""
+    """``loaded``, whose class count is settled, filled from the request's file if it names one."""
     _check_shapes_are_known(loaded.model, request)
     if request.weights is None:
         return loaded
-    fill(loaded.model, load_weights(request.weights, unsafe_pickle=request.unsafe_pickle))
+    tensors = load_weights(request.weights, unsafe_pickle=request.unsafe_pickle)
+    # A model made in half precision would round them.
+    fill(loaded.model.float(), tensors, settled=True)
     return replace(loaded, source=str(request.weights))
 
 

@@ -65,5 +65,5 @@ def load_dino(
         parts = dict(zip(paths, (backbone, model.head), strict=True))
     for path, part in parts.items():
         check(path)
-        fill(part, load_weights(path, unsafe_pickle=request.unsafe_pickle))
+        fill(part, load_weights(path, unsafe_pickle=request.unsafe_pickle), settled=True)
     return LoadedModel(name=request.spec, model=model, source=str(request.weights))

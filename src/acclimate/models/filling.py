@@ -12,14 +12,19 @@ from acclimate.models.layouts import to_ours
 
 __all__ = ["fill"]
 
+# What torch's AveragedModel keeps beside the "module." of all others.
+_AVERAGED = "n_averaged"
 
-def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, settled: bool = False) -> None:
     """Copy ``tensors`` into ``model``; every parameter and statistic must be there and fit.
 
     A prefix that all names share (``module.``, ``model.``, ``_orig_mod.``) is taken off where
     that makes them match, and the layouts of other code bases (:mod:`acclimate.models.layouts`)
     are renamed where that does. Absent ``num_batches_tracked`` counters are fine; numbers that are
     not finite, or not of a floating type where the model's are, are refused.
+
+    ``settled`` says that the model takes no other class count, so that none is advised.
 
     >>> import torch
     >>> source, copy = nn.Linear(2, 3), nn.Linear(2, 3)
@@ -44,9 +49,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         shapes = [f"{name}: {_shapes(given[name], expected[name])}" for name in mismatched]
         if classes is not None and not missing and not unexpected:
             raise AcclimateError(
-                f"the weights are for {classes[0]} classes, the model has {classes[1]}; "
-                f"make it for {classes[0]}: num_classes={classes[0]}, on the command line "
-                f"--num-classes {classes[0]} ({shapes[0]})"
+                f"the weights are for {classes[0]} classes, the model has {classes[1]}"
+                f"{_class_advice(classes[0], settled=settled)} ({shapes[0]})"
             )
         wanted = [name for name in expected if not _is_counter(name)]
         found = sum(name in given and name not in mismatched for name in wanted)
@@ -94,6 +98,8 @@ def _kind(tensor: Tensor) -> str:
 
 def _as_named(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The names as given, or as in the layout they are known by if those fit the model better."""
+    if _AVERAGED not in expected:
+        tensors = {name: value for name, value in tensors.items() if name != _AVERAGED}
     given, ours = _without_prefix(tensors, expected), to_ours(tensors)
 
     def fit(names: Mapping[str, Tensor]) -> tuple[int, int]:
@@ -127,6 +133,12 @@ def _class_counts(
         return None
     counts = {(ours[0], theirs[0]) for ours, theirs in pairs}
     return counts.pop() if len(counts) == 1 else None
+
+
+def _class_advice(count: int, *, settled: bool) -> str:
+    if settled:
+        return f" and takes no other count; use one that is made for {count}"
+    return f"; make it for {count}: num_classes={count}, on the command line --num-classes {count}"
 
 
 def _shapes(given: Tensor, expected: Tensor) -> str:

@@ -68,7 +68,7 @@ def load(
     source, name = _parse(spec)
     if num_classes is not None and num_classes < 1:
         raise AcclimateError(f"expected num_classes >= 1, got {num_classes}")
-    file = None if weights is None else Path(weights)
+    file = None if weights is None else Path(weights).expanduser()
     request = Request(
         spec=spec,
         name=name,
@@ -127,20 +127,22 @@ def list_models(pattern: str = "*") -> list[str]:
     """The specs that match ``pattern``, a name with the wildcards ``*``, ``?`` and ``[…]``.
 
     timm and torchvision have some three thousand names: they, and the paper's, are listed where
-    the pattern asks for them by prefix (``timm:resnet50*``), else only the package's own are, and
-    the pattern may leave their prefix out.
+    the pattern asks for them by prefix (``timm:resnet50*``, ``*:resnet50*``), else only the
+    package's own are, and the pattern may leave their prefix out.
 
     >>> list_models("acclimate:dig*") == list_models("dig*") == ["acclimate:digits"]
     True
     """
-    prefix, colon, _ = pattern.partition(":")
-    if not colon or prefix not in _SOURCES:
-        prefix = "acclimate"
-    names = _SOURCES[prefix].names
-    if names is None:
-        raise AcclimateError(f"{prefix}: models cannot be listed; any of {_FORMS} can be loaded")
+    asked = pattern.partition(":")[0] if ":" in pattern else "acclimate"
+    prefixes = [prefix for prefix in _SOURCES if fnmatchcase(prefix, asked)]
+    if not prefixes:
+        raise unknown_name("model prefix", asked, _SOURCES)
+    lists = {prefix: names for prefix in prefixes if (names := _SOURCES[prefix].names) is not None}
+    if not lists:
+        raise AcclimateError(f"{asked}: models cannot be listed; any of {_FORMS} can be loaded")
     return [
         f"{prefix}:{name}"
+        for prefix, names in lists.items()
         for name in names()
         if fnmatchcase(f"{prefix}:{name}", pattern) or fnmatchcase(name, pattern)
     ]

@@ -45,7 +45,7 @@ class PaperModel:
     page: str
     files: tuple[str, ...]
     layout: str | None
-    license: str
+    licence: str
     sha256: tuple[str, ...]
     clean_error: float | None
     clean_error_from: str | None

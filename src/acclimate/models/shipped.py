@@ -29,8 +29,8 @@ __all__ = [
     "trained",
 ]
 
-# How the package trains its own (benchmarks/train_cifar.py, AugMix's code as well). Others differ:
-# kuangliu centres by CIFAR-10's own means, RobustBench's "Standard" takes values of 0 to 1.
+# How the package feeds its own, as AugMix's code does. Others differ: kuangliu centres by
+# CIFAR-10's own means, RobustBench's "Standard" takes values of 0 to 1.
 CIFAR_PREPROCESSING = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
 
 UNTRAINED = "untrained: give weights (weights=FILE, on the command line --weights FILE)"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["crop_and_flip", "recoloured"]
+__all__ = ["crop_and_flip", "recoloured", "relit"]
 
 _TO_YIQ = torch.tensor(
     [[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]]
@@ -78,3 +78,21 @@ def recoloured(
     lit = images * light
     mean = lit.mean(dim=(1, 2, 3), keepdim=True)
     return (mean + (lit - mean) * contrast).clamp(0, 1)
+
+
+def relit(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Float pictures scaled in brightness by 0.25 to 1.5, shifted, and half of them inverted.
+
+    The intensity augmentation of self-ensembling (French et al. 2018), made for digits whose ink
+    may be brighter or darker than the paper.
+
+    >>> relit(torch.rand(4, 3, 8, 8), torch.Generator()).shape
+    torch.Size([4, 3, 8, 8])
+    """
+
+    def uniform() -> Tensor:
+        return torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device)
+
+    inverted = torch.where(uniform() < 0.5, 1 - images, images)
+    scaled = (inverted - 0.5) * (0.25 + 1.25 * uniform()) + 0.5
+    return (scaled + uniform() - 0.5).clamp(0, 1)

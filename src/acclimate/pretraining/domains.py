@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.errors import AcclimateError
-from acclimate.pretraining.augment import crop_and_flip
+from acclimate.pretraining.augment import crop_and_flip, relit
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
 __all__ = ["Dann", "UdaSs", "reversal", "reversed_gradient"]
@@ -64,6 +64,7 @@ class Dann(Method):
         delay: the share of the training before it begins to grow; by then there are classes.
         flip: mirror pictures.
         margin: by how many pixels to move them.
+        intensity: change and invert the brightness of both domains, as self-ensembling may.
     """
 
     uses_target: ClassVar[bool] = True
@@ -72,6 +73,7 @@ class Dann(Method):
     delay: float = 0.0
     flip: bool = False
     margin: int = 0
+    intensity: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.strength) and self.strength >= 0):
@@ -91,8 +93,10 @@ class Dann(Method):
         # One after the other: mixed in a batch, the two would share their batch statistics.
         losses = []
         for domain, images in enumerate((batch.images, batch.target)):
-            seen = crop_and_flip(images, batch.generator, margin=self.margin, flip=self.flip)
-            logits, features = forward(batch.normalize(seen.float() / 255))
+            seen = crop_and_flip(images, batch.generator, margin=self.margin, flip=self.flip) / 255
+            if self.intensity:
+                seen = relit(seen, batch.generator)
+            logits, features = forward(batch.normalize(seen))
             if domain == 0:
                 losses.append(functional.cross_entropy(logits.float(), batch.labels))
             since = max(0.0, batch.progress - self.delay) / (1 - self.delay)
@@ -110,6 +114,12 @@ class UdaSs(Method):
 
     Beside the classes of the source, the model learns tasks that need no labels on both domains:
     by how much a picture was turned, whether it was put upside down, which quarter it is of.
+
+    Attributes:
+        tasks: which of them.
+        flip: mirror the pictures whose classes are learnt.
+        margin: by how many pixels to move those.
+        intensity: change and invert the brightness everywhere, as self-ensembling may.
     """
 
     uses_target: ClassVar[bool] = True
@@ -117,6 +127,7 @@ class UdaSs(Method):
     tasks: tuple[str, ...] = ("rotation", "flip", "location")
     flip: bool = False
     margin: int = 4
+    intensity: bool = False
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """A linear layer for each task."""
@@ -126,7 +137,7 @@ class UdaSs(Method):
         """Cross-entropy of the source's classes plus that of each task on both domains."""
         assert batch.target is not None
         images = crop_and_flip(batch.images, batch.generator, margin=self.margin, flip=self.flip)
-        logits, _ = forward(batch.normalize(images.float() / 255))
+        logits, _ = forward(batch.normalize(self._lit(images, batch)))
         total = functional.cross_entropy(logits.float(), batch.labels)
         for task in self.tasks:
             make, kinds = _TASKS[task]
@@ -134,10 +145,15 @@ class UdaSs(Method):
                 answer = torch.randint(
                     0, kinds, (len(domain),), generator=batch.generator, device=domain.device
                 )
-                _, features = forward(batch.normalize(make(domain.float() / 255, answer)))
+                posed = make(self._lit(domain, batch), answer)
+                _, features = forward(batch.normalize(posed))
                 assert isinstance(heads, nn.ModuleDict)
                 total = total + functional.cross_entropy(heads[task](features).float(), answer)
         return total
+
+    def _lit(self, images: Tensor, batch: Batch) -> Tensor:
+        unit = images.float() / 255
+        return relit(unit, batch.generator) if self.intensity else unit
 
 
 def _turned(images: Tensor, quarters: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.errors import AcclimateError
+from acclimate.pretraining.augment import relit
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
 __all__ = ["SelfEnsembling", "moved"]
@@ -100,7 +101,7 @@ class SelfEnsembling(Method):
             affine = 0.1 if self.augmentation == "tfa" else 0.0
             unit = moved(unit, batch.generator, flip=self.flip, affine=affine)
         if self.intensity:
-            unit = _relit(unit, batch.generator)
+            unit = relit(unit, batch.generator)
         return batch.normalize(unit)
 
     @torch.no_grad()
@@ -143,14 +144,3 @@ def moved(
     return functional.grid_sample(
         images, grid, mode="bilinear", padding_mode="border", align_corners=False
     )
-
-
-def _relit(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Brightness scaled by 0.25 to 1.5, shifted by up to a half, and inverted half of the time."""
-
-    def uniform() -> Tensor:
-        return torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device)
-
-    inverted = torch.where(uniform() < 0.5, 1 - images, images)
-    scaled = (inverted - 0.5) * (0.25 + 1.25 * uniform()) + 0.5
-    return (scaled + uniform() - 0.5).clamp(0, 1)

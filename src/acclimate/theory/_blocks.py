@@ -16,7 +16,8 @@ LOOK = 50
 """Steps between two looks for cells that have come to rest."""
 
 REST = 1e-6
-"""At rest: all that is left moves by less than this share of τs or, at zero, of the start."""
+"""At rest: all that is left moves by less than this share of τs and of itself (what leaves zero
+gains pace) or, at zero, of the start."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,8 @@ class Descent:
     ) -> NDArray[np.bool_]:
         pace = self.lr * np.maximum(np.abs(v), np.abs(pull)) / (1 - self.momentum)
         lag = np.abs(teacher - y)
-        stuck = ((pace * left + lag) * bs < REST).all(axis=0)
+        move = pace * left + lag
+        stuck = (move <= REST * np.minimum(np.abs(y), 1 / bs)).all(axis=0)
         zero = (np.maximum(np.abs(y), pace) + lag < REST * size).all(axis=0)
         return np.asarray(stuck | zero)
 
@@ -96,15 +98,15 @@ def _cross_entropy_pull(
     Where tanh is 1 to the last digit the pull is lost, but there it is below 1e-16/τ.
     """
     half_s, half_t = bs / 2, bt / 2
-    student, hard = y * half_s, teacher * half_t
-    np.tanh(student, out=student)
-    np.tanh(hard, out=hard)
-    np.subtract(hard, student, out=student)
-    student *= half_s
+    force, label = y * half_s, teacher * half_t
+    np.tanh(force, out=force)
+    np.tanh(label, out=label)
+    np.subtract(label, force, out=force)
+    force *= half_s
     if not stop_gradient:
-        np.multiply(hard, hard, out=hard)
-        np.subtract(1.0, hard, out=hard)
-        hard *= teacher
-        hard *= half_s * half_t
-        student += hard
-    return student
+        np.multiply(label, label, out=label)
+        np.subtract(1.0, label, out=label)
+        label *= teacher
+        label *= half_s * half_t
+        force += label
+    return force

@@ -9,7 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["Array", "check_temperatures", "inverse", "log_sigmoid", "sigmoid", "sigmoid_difference"]
+__all__ = [
+    "Array",
+    "check_descent",
+    "check_exponent",
+    "check_temperatures",
+    "inverse",
+    "log_sigmoid",
+    "sigmoid",
+    "sigmoid_difference",
+]
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -25,6 +34,21 @@ def check_temperatures(tau_s: ArrayLike, tau_t: ArrayLike) -> tuple[Array, Array
             f"expected temperatures tau_s > 0 and tau_t >= 0, got {student}, {teacher}"
         )
     return student, teacher
+
+
+def check_exponent(q: float) -> None:
+    """Refuse what is no exponent of the generalised cross-entropy."""
+    if not 0 <= q <= 1:
+        raise AcclimateError(f"expected q in [0, 1], got {q}")
+
+
+def check_descent(*, steps: int, lr: float, momentum: float) -> None:
+    """Refuse what is no gradient descent."""
+    if steps < 1 or not 0 < lr < np.inf or not 0 <= momentum < 1:
+        raise AcclimateError(
+            f"expected steps >= 1, finite lr > 0 and momentum in [0, 1), "
+            f"got {steps}, {lr}, {momentum}"
+        )
 
 
 def inverse(tau: ArrayLike) -> Array:

@@ -45,8 +45,10 @@ def integrate(
         raise AcclimateError(
             "expected one pair of temperatures, got arrays; simulate() takes whole grids"
         )
-    if duration <= 0:
-        raise AcclimateError(f"expected duration > 0, got {duration}")
+    if not 0 < duration < np.inf or samples < 2:
+        raise AcclimateError(
+            f"expected finite duration > 0 and samples >= 2, got {duration} and {samples}"
+        )
     y = np.asarray(start, dtype=float)
     if model.stop_gradient and y.shape == (2,):
         y = np.concatenate([y, y])

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from acclimate.errors import AcclimateError
-from acclimate.theory._numerics import Array, check_temperatures, inverse
+from acclimate.theory._numerics import (
+    Array,
+    check_descent,
+    check_exponent,
+    check_temperatures,
+    inverse,
+)
 
 __all__ = ["ManyPoints", "simulate_points", "slope"]
 
@@ -60,6 +66,8 @@ def simulate_points(
     >>> run.collapsed, int(run.classes[1])
     (array([ True, False]), 3)
     """
+    check_descent(steps=steps, lr=lr, momentum=momentum)
+    check_exponent(q)
     x, w = np.asarray(points, dtype=float), np.asarray(start, dtype=float)
     if x.ndim != 2 or w.ndim != 2 or x.shape[1] != w.shape[1]:
         raise AcclimateError(

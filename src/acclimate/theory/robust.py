@@ -13,8 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from acclimate.errors import AcclimateError
-from acclimate.theory._numerics import Array, check_temperatures
+from acclimate.theory._numerics import Array, check_exponent, check_temperatures
 
 __all__ = ["equivalent_teacher"]
 
@@ -25,7 +24,6 @@ def equivalent_teacher(tau_s: ArrayLike, tau_t: ArrayLike, *, q: float) -> Array
     >>> equivalent_teacher(1.0, [0.0, 1.0, 5.0], q=0.8)  # 5 = 1/(1 - q): on the boundary τs = τt
     array([0.        , 0.55555556, 1.        ])
     """
-    if not 0 <= q <= 1:
-        raise AcclimateError(f"expected q in [0, 1], got {q}")
+    check_exponent(q)
     student, teacher = check_temperatures(tau_s, tau_t)
     return np.asarray(teacher * student / (student + q * teacher))

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from acclimate.errors import AcclimateError
 from acclimate.theory._blocks import Descent
-from acclimate.theory._numerics import Array, check_temperatures, sigmoid
+from acclimate.theory._numerics import (
+    Array,
+    check_descent,
+    check_exponent,
+    check_temperatures,
+    sigmoid,
+)
 
 __all__ = ["Simulation", "simulate"]
 
@@ -36,14 +42,17 @@ class Simulation:
     @property
     def collapsed(self) -> NDArray[np.bool_]:
         """Both outputs are below ``shrink`` times the larger of the start."""
-        size = np.abs(self.final).max(axis=-1)
-        return np.asarray(size < self.shrink * np.abs(self.start).max())
+        return np.asarray(self._gone.all(axis=-1))
 
     @property
     def flipped(self) -> NDArray[np.bool_]:
-        """Not collapsed, but an output left zero on the wrong side: the steps were too long."""
-        wrong = (np.sign(self.final) != np.sign(self.start)).any(axis=-1)
-        return np.asarray(wrong & ~self.collapsed)
+        """An output is on the wrong side of zero and not near it: the steps were too long."""
+        wrong = np.sign(self.final) != np.sign(self.start)
+        return np.asarray((wrong & ~self._gone).any(axis=-1))
+
+    @property
+    def _gone(self) -> NDArray[np.bool_]:
+        return np.asarray(np.abs(self.final) < self.shrink * np.abs(self.start).max())
 
     @property
     def error(self) -> Array:
@@ -76,20 +85,23 @@ def simulate(
     >>> simulate([0.5, 2.0], 1.0, stop_gradient=True, steps=500).collapsed
     array([ True, False])
     """
-    if steps < 1 or lr <= 0 or not 0 <= momentum < 1:
-        raise AcclimateError(
-            f"expected steps >= 1, lr > 0 and momentum in [0, 1), got {steps}, {lr}, {momentum}"
-        )
+    check_descent(steps=steps, lr=lr, momentum=momentum)
+    check_exponent(q)
     if alpha is not None and not 0 <= alpha * lr <= 1:
         raise AcclimateError(
             f"expected 0 <= alpha * lr <= 1, got {alpha * lr:g}: "
             "above 1 the teacher overshoots the student; alpha=None copies it"
         )
-    if keep and steps % keep:
-        raise AcclimateError(f"expected keep to divide steps, got {keep} and {steps}")
+    if keep < 0 or (keep and steps % keep):
+        raise AcclimateError(f"expected keep >= 0 to divide steps, got {keep} and {steps}")
     student, teacher = np.broadcast_arrays(*check_temperatures(tau_s, tau_t))
-    x = np.asarray(points, dtype=float)
-    y = x @ np.asarray(start, dtype=float)
+    x, w = np.asarray(points, dtype=float), np.asarray(start, dtype=float)
+    if len(x) != 2 or x.shape[1:] != w.shape or not (np.isfinite(x).all() and np.isfinite(w).all()):
+        raise AcclimateError(
+            "expected two finite points (2, d) and start weights (d,), "
+            f"got {x.tolist()} and {w.tolist()}"
+        )
+    y = x @ w
     descent = Descent(
         gram=x @ x.T,
         stop_gradient=stop_gradient,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acclimate.errors import AcclimateError
+from acclimate.theory._numerics import check_exponent, check_temperatures
 
 __all__ = ["Collapse", "bound_on_student", "will_collapse"]
 
@@ -26,8 +26,7 @@ def bound_on_student(*, stop_gradient: bool, q: float = 0.0) -> float:
     >>> bound_on_student(stop_gradient=False), round(bound_on_student(stop_gradient=True, q=0.8), 2)
     (0.5, 0.2)
     """
-    if not 0 <= q <= 1:
-        raise AcclimateError(f"expected q in [0, 1], got {q}")
+    check_exponent(q)
     return (1 - q) * (1.0 if stop_gradient else 0.5)
 
 
@@ -45,10 +44,7 @@ def will_collapse(
     >>> bool(will_collapse(0.3, 1.0, True)), bool(will_collapse(0.3, 1.0, True, q=0.8))
     (True, False)
     """
-    if tau_s <= 0 or tau_t < 0:
-        raise AcclimateError(
-            f"expected temperatures tau_s > 0 and tau_t >= 0, got {tau_s}, {tau_t}"
-        )
+    check_temperatures(tau_s, tau_t)
     bound = bound_on_student(stop_gradient=stop_gradient, q=q or 0.0) * tau_t
     method = "pseudo-labels" if stop_gradient else "entropy minimisation"
     rule = "τt" if stop_gradient else "τt/2"
@@ -57,4 +53,5 @@ def will_collapse(
     if tau_s < bound:
         reason = f"{method} need τs > {rule}: τs = {tau_s:g} is below {rule} = {bound:g}"
         return Collapse(True, reason)
-    return Collapse(False, f"τs = {tau_s:g} is not below {rule} = {bound:g}")
+    where = "on the line, not below it:" if tau_s == bound else "not below"
+    return Collapse(False, f"τs = {tau_s:g} is {where} {rule} = {bound:g}")

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import trapezoid
 
+from acclimate.errors import AcclimateError
 from acclimate.theory import point
-from acclimate.theory._numerics import Array, check_temperatures, inverse
+from acclimate.theory._numerics import Array, check_exponent, check_temperatures, inverse
 
 __all__ = ["pull", "time_to_shrink"]
 
@@ -51,6 +52,9 @@ def time_to_shrink(
     array([inf, inf])
     """
     student, teacher = np.broadcast_arrays(*check_temperatures(tau_s, tau_t))
+    check_exponent(q)
+    if not level > 0:
+        raise AcclimateError(f"expected level > 0, which is all that is ever reached, got {level}")
     if start <= level:
         return np.zeros(student.shape)
     # Even steps in log y suit both ends: near zero the pull is linear in y.

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from acclimate.errors import AcclimateError
 from acclimate.theory import point
-from acclimate.theory._numerics import Array, check_temperatures, inverse
+from acclimate.theory._numerics import Array, check_exponent, check_temperatures, inverse
 
 __all__ = ["TwoPoint"]
 
@@ -40,15 +40,16 @@ class TwoPoint:
 
     def __post_init__(self) -> None:
         check_temperatures(self.tau_s, self.tau_t)
+        check_exponent(self.q)
         k, l_ = self.norms
-        if abs(self.overlap) > k * l_ * (1 + 1e-12):
+        if not (k >= 0 and l_ >= 0):
+            raise AcclimateError(f"expected norms >= 0, got {k:g} and {l_:g}")
+        if not abs(self.overlap) <= k * l_ * (1 + 1e-12):
             raise AcclimateError(
                 f"expected |overlap| <= {k * l_:g}, the product of the norms, got {self.overlap:g}"
             )
-        if self.alpha < 0 or not 0 <= self.q <= 1:
-            raise AcclimateError(
-                f"expected alpha >= 0 and q in [0, 1], got {self.alpha:g} and {self.q:g}"
-            )
+        if not self.alpha >= 0:
+            raise AcclimateError(f"expected alpha >= 0, got {self.alpha:g}")
 
     @property
     def gram(self) -> Array:

@@ -14,7 +14,7 @@ const mix = (a, b, share) => a.map((part, i) => part + (b[i] - part) * share);
 /** The rectangle inside a canvas that two axes span, and the ways between values and pixels. */
 function frame(canvas, x, y) {
   const { clientWidth: width, clientHeight: height } = canvas;
-  const left = 56, top = 8, w = width - left - 8, h = height - top - 38;
+  const left = 56, top = 12, w = width - left - 14, h = height - top - 38;
   const at = (axis, value) => (value - axis.low) / (axis.high - axis.low);
   return {
     canvas, left, top, w, h, x, y,
@@ -76,6 +76,9 @@ function ring(ctx, x, y) {
     ctx.stroke();
   }
 }
+
+/** Large numbers in few letters: 200000 is 2e5. */
+const tick = (x) => (Math.abs(x) < 1e4 ? plain(x) : x.toExponential().replace("+", ""));
 
 const DECADES = [-3, -2, -1, 0, 1].map((k) => [k, plain(10 ** k)]);
 const phaseFrame = () =>
@@ -139,7 +142,7 @@ function extent() {
   return ten * [1, 2, 5, 10].find((m) => m * ten >= most * 1.05);
 }
 
-const even = (limit) => [-1, -0.5, 0, 0.5, 1].map((part) => [part * limit, plain(part * limit)]);
+const even = (limit) => [-1, -0.5, 0, 0.5, 1].map((part) => [part * limit, tick(part * limit)]);
 let held = null; // the plane's extent while its marker is dragged
 
 const planeFrame = () => {
@@ -197,7 +200,7 @@ function drawTime() {
   const decades = [1, 10, 100, 1000, 10000].filter((n) => n <= model.steps);
   const f = frame(
     canvases.time,
-    { low: 0, high: Math.log10(1 + model.steps), ticks: decades.map((n) => [Math.log10(1 + n), plain(n)]), label: "step" },
+    { low: 0, high: Math.log10(1 + model.steps), ticks: decades.map((n) => [Math.log10(1 + n), tick(n)]), label: "step" },
     { low: -limit, high: limit, ticks: even(limit), label: "output" },
   );
   paint(f, (ctx) => {

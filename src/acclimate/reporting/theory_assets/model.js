@@ -104,9 +104,10 @@ function willCollapse(m) {
     rule = `(1 - q) ${rule}`;
   }
   const below = m.tauS < bound;
+  const where = m.tauS === bound ? "on the line, not below it:" : "not below";
   const reason = below
     ? `${method} need τs > ${rule}: τs = ${plain(m.tauS)} is below ${rule} = ${plain(bound)}`
-    : `τs = ${plain(m.tauS)} is not below ${rule} = ${plain(bound)}`;
+    : `τs = ${plain(m.tauS)} is ${where} ${rule} = ${plain(bound)}`;
   return { collapses: below, reason };
 }
 
@@ -128,7 +129,9 @@ function explain(m, path) {
   const final = [path[2 * m.steps], path[2 * m.steps + 1]];
   const end = outcome(m.start, final);
   const rule = willCollapse(m);
-  const says = rule.collapses ? "Proposition 1 predicts collapse" : "Proposition 1: no collapse";
+  const onLine = m.tauS === boundOnStudent(m) * m.tauT;
+  const says = rule.collapses ? "Proposition 1 predicts collapse" :
+    onLine ? "Proposition 1 says nothing" : "Proposition 1: no collapse";
   return `${says}, since ${rule.reason}. ${happened(m, end)}${reasons(m, rule.collapses, end)}`;
 }
 
