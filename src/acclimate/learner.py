@@ -66,6 +66,7 @@ class Learner:
         self.backwards = 0
         self._features: Tensor | None = None
         self._counted: tuple[Tensor, int] | None = None
+        self._fresh: dict[str, Tensor] | None = None
         self._asked_gradient = {name: p.requires_grad for name, p in model.named_parameters()}
         self.parts: dict[str, Part] = recipe.parts()
         self.states: dict[str, Any] = {}
@@ -142,6 +143,9 @@ class Learner:
 
     def _run(self, images: Tensor, weights: Mapping[str, Tensor] | None) -> Outputs:
         self.forwards += 1
+        for slot, part in self.parts.items():
+            others = None if weights is None else under(f"{slot}:", weights)
+            images = part.transform(self.states[slot], images, others)
         own = {name: tensor for name, tensor in (weights or {}).items() if ":" not in name}
         logits = self._ask(images, None if weights is None else own)
         features, self._features = self._features, None
@@ -167,7 +171,29 @@ class Learner:
         return logits[:0] if absent else logits
 
     def step(self, images: Tensor) -> StepResult:
-        """Predict, then learn from one batch of images."""
+        """Predict, then learn from one batch of images; an episode learns, then predicts."""
+        return self._step(images) if self.recipe.episode is None else self._episodes(images)
+
+    def _episodes(self, images: Tensor) -> StepResult:
+        episodes = images.split(1) if self.recipe.episode == "image" else (images,)
+        results = [self._episode(each) for each in episodes]
+        losses = [result.loss for result in results if result.loss is not None]
+        loss = torch.stack(losses).mean() if losses else None
+        return StepResult(torch.cat([result.logits for result in results]), loss)
+
+    def _episode(self, images: Tensor) -> StepResult:
+        """Learn from images, answer, and forget."""
+        if self._fresh is None:
+            self._fresh = {name: tensor.clone() for name, tensor in self.state_tensors().items()}
+        with torch.enable_grad():
+            losses = [self._step(images).loss for _ in range(self.recipe.epochs)]
+        answer = self.answer(images)
+        drawn = self.generator.get_state()
+        self.load_state_tensors(self._fresh)
+        self.generator.set_state(drawn)  # what is drawn for the next images is drawn anew
+        return StepResult(answer, losses[0])
+
+    def _step(self, images: Tensor) -> StepResult:
         with torch.set_grad_enabled(self.recipe.learns):
             step = self._collect(images)
             answer = self._answer(step, images)
@@ -177,9 +203,15 @@ class Learner:
             part.after_step(self.states[slot], step)
         return StepResult(answer, loss)
 
-    @torch.no_grad()
     def predict(self, images: Tensor) -> Tensor:
-        """The logits for a batch, learning nothing from it."""
+        """The logits for a batch, keeping nothing that was learnt from it."""
+        if self.recipe.episode is not None:
+            return self._episodes(images).logits
+        return self.answer(images)
+
+    @torch.no_grad()
+    def answer(self, images: Tensor) -> Tensor:
+        """The logits for a batch from what is known, learning nothing."""
         return self._answer(Step(self, images, learning=False), images)
 
     def _collect(self, images: Tensor) -> Step:
@@ -276,6 +308,7 @@ class Learner:
     def transform(self, change: Callable[[Tensor], Tensor]) -> None:
         """Follow the model to another device or precision, with all that is remembered."""
         self.source = {name: change(tensor) for name, tensor in self.source.items()}
+        self._fresh = None  # nothing of an episode is kept: it is taken anew
         for state in self.states.values():
             transform(state, change)
 
@@ -327,12 +360,18 @@ def _check_shareable(model: nn.Module, recipe: Recipe) -> None:
             "expected the plain model, got one wrapped in DistributedDataParallel; pass "
             "model.module: gradients and statistics are shared here already"
         )
+    alone = (
+        f"which {parallel.world()} processes would do differently from one; adapt in one process, "
+        "or each by itself: with acclimate.parallel.alone()"
+    )
+    if recipe.episode is not None:
+        raise AcclimateError(f"recipe {recipe.name!r} forgets after each {recipe.episode}, {alone}")
     for slot, part in recipe.parts().items():
-        if type(part).views is not Part.views or type(part).collect is not Part.collect:
+        kind = type(part)
+        if (kind.views, kind.collect, kind.predict) != (Part.views, Part.collect, Part.predict):
             raise AcclimateError(
-                f"the {slot} of recipe {recipe.name!r} draws views of each image or keeps images, "
-                f"which {parallel.world()} processes would do differently from one; adapt in one "
-                "process, or each by itself: with acclimate.parallel.alone()"
+                f"the {slot} of recipe {recipe.name!r} draws views of each image, keeps images or "
+                f"compares them, {alone}"
             )
 
 

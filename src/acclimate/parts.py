@@ -37,6 +37,8 @@ class Part:
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     changes_architecture: ClassVar[bool] = False
+    gathers: ClassVar[bool] = False
+    """Whether it learns from the images without gradients, so that a run must go through them."""
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model this part cannot work with (an AcclimateError with the reason)."""
@@ -54,6 +56,12 @@ class Part:
 
     def collect(self, state: Any, images: Tensor) -> Tensor:
         """Replace the batch that arrived by the batch to learn from (a memory)."""
+        return images
+
+    def transform(
+        self, state: Any, images: Tensor, weights: Mapping[str, Tensor] | None
+    ) -> Tensor:
+        """Change what the model is shown, with the state's own parameters or with others."""
         return images
 
     def views(self, state: Any, images: Tensor) -> Sequence[Tensor] | None:
@@ -93,6 +101,7 @@ PARTS: dict[str, Registry[type[Part]]] = {
         "filter",
         "regularizer",
         "optimizer",
+        "predictor",
     )
 }
 

@@ -15,19 +15,24 @@ from acclimate.objectives import CrossEntropy, Objective
 from acclimate.optimizers import SGD, Optimizer
 from acclimate.options import parse_value
 from acclimate.parts import PARTS, Part, part_kind
+from acclimate.predictors import Predictor, Student
 from acclimate.regularizers import NoRegularizer, Regularizer
 from acclimate.selectors import NormAffine, Selector
 from acclimate.teachers import Instant, Teacher
 
 __all__ = ["Recipe"]
 
+EPISODES = (None, "batch", "image")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A method, as data: which parts it is made of, for how long, at which batch size.
 
-    ``objective=None`` is a gradient-free recipe: only the statistics change. ``batch_size`` is the
-    size the learning rate holds for; at another size it is scaled linearly.
+    ``objective=None`` is a recipe without gradients: statistics change, or the way answers are
+    made. ``batch_size`` is the size the learning rate holds for; at another size it is scaled
+    linearly. With an ``episode`` of "batch" or "image", each of them starts from the source, is
+    learnt from ``epochs`` times, answered, and forgotten.
 
     >>> recipe = Recipe(name="mine", epochs=2).with_options({"optimizer.lr": "0.01"})
     >>> recipe.optimizer.lr, recipe.epochs
@@ -43,6 +48,8 @@ class Recipe:
     filter: Filter = field(default_factory=Everything)
     regularizer: Regularizer = field(default_factory=NoRegularizer)
     optimizer: Optimizer = field(default_factory=SGD)
+    predictor: Predictor = field(default_factory=Student)
+    episode: str | None = None
     epochs: int = 1
     batch_size: int = 128
 
@@ -50,6 +57,8 @@ class Recipe:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise AcclimateError(f"expected {name} >= 1, got {getattr(self, name)}")
+        if self.episode not in EPISODES:
+            raise unknown_name("episode", str(self.episode), [str(each) for each in EPISODES])
         objective = self.objective
         shares_gradient = isinstance(objective, CrossEntropy) and not objective.stop_gradient
         if shares_gradient and not isinstance(self.teacher, Instant):
@@ -64,19 +73,34 @@ class Recipe:
         """Whether any gradient is taken."""
         return self.objective is not None
 
+    @property
+    def steps(self) -> bool:
+        """Whether going through the images changes what is answered later."""
+        gathers = any(part.gathers for part in self.parts().values())
+        return self.episode is None and (self.learns or gathers)
+
+    @property
+    def exports(self) -> bool:
+        """Whether a plain model can give this recipe's answers."""
+        return self.episode is None and self.predictor.exports
+
     def parts(self) -> dict[str, Part]:
         """The parts by slot, in the order in which they are prepared."""
         # The optimiser comes last: it needs to know everything that learns.
         slots = ["normalization"]
         if self.learns:
-            slots += ["selector", "objective", "teacher", "filter", "regularizer", "optimizer"]
+            slots += ["selector", "objective", "teacher", "filter", "regularizer", "predictor"]
+            slots += ["optimizer"]
+        else:
+            slots += ["predictor"]
         return {slot: getattr(self, slot) for slot in slots}
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model this recipe cannot work with."""
         for part in self.parts().values():
             part.check(model)
-        if not self.learns and self.normalization.adapts and not batch_norm_layers(model):
+        only_statistics = not self.learns and isinstance(self.predictor, Student)
+        if only_statistics and self.normalization.adapts and not batch_norm_layers(model):
             raise AcclimateError(
                 f"the recipe {self.name!r} only changes batch-norm statistics, and "
                 f"{type(model).__name__} keeps none; choose a recipe that learns (ent, rpl)"

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.methods.dino import DINO
+from acclimate.methods import METHODS
 from acclimate.normalization import Mixture, Source
 from acclimate.objectives import CrossEntropy, GeneralizedCrossEntropy
 from acclimate.recipe import Recipe
@@ -139,4 +139,5 @@ _built_in(
         epochs=5,
     )
 )
-_built_in(DINO)
+for _method in METHODS:
+    _built_in(_method)

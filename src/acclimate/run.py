@@ -93,7 +93,7 @@ class AdaptationRun:
             self._source_pass()
         if not self.watch.older:
             self._settle()
-        if self.learner.recipe.learns:
+        if self.learner.recipe.steps:
             if not self.watch.older:
                 self._before_learning()
             while self.progress.epoch < self.learner.recipe.epochs and not self.progress.stopped:
@@ -262,7 +262,7 @@ class AdaptationRun:
 
     def _hand_back(self) -> tuple[Predictions, Verdict]:
         learner, statistics = self.learner, self.learner.statistics
-        learns = learner.recipe.learns
+        learns = learner.recipe.steps
         weight = learner.recipe.normalization.export_weight(learner.batch_size)
         adapts_statistics = bool(learner.recipe.normalization.adapts and statistics.layers)
         missing = self._batch_classes is None or (adapts_statistics and self._pool is None)
@@ -273,10 +273,7 @@ class AdaptationRun:
         source_buffers = statistics.buffers()
         if weight and self._pool is not None:
             statistics.write(self._pool, weight=weight)
-        learner.release()
-        predictions, self.history.final = self._pass(
-            "predictions", lambda batch: learner.forward_plain(batch.images)
-        )
+        predictions = self._final_predictions()
         if self._batch_classes is not None:
             gap = (predictions.classes != self._batch_classes).double().mean()
             self.history.statistics_gap = float(gap)
@@ -294,6 +291,21 @@ class AdaptationRun:
             predictions = Predictions(self.progress.source_classes, self.progress.source_confidence)
             verdict = Verdict("refused", f"{verdict.reason}; the source model is handed back")
         return predictions, verdict
+
+    def _final_predictions(self) -> Predictions:
+        """The answers of the model handed back, or of the recipe where no plain model has them."""
+        learner = self.learner
+        if learner.recipe.exports:
+            learner.release()
+            predictions, self.history.final = self._pass(
+                "predictions", lambda batch: learner.forward_plain(batch.images)
+            )
+        else:  # in the order of the images, which may tell something
+            predictions, self.history.final = self._pass(
+                "predictions", lambda batch: learner.predict(self._images(batch))
+            )
+            learner.release()
+        return predictions
 
     def _unmended(self) -> str | None:
         """Trouble from before the state that is handed back, in words: nothing undid it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -31,8 +32,8 @@ class Stream(nn.Module):
     """A classifier that adapts to the batches it is asked about.
 
     ``stream(images)`` returns logits, by default those computed *before* learning from the batch
-    (``answer="before"``); ``answer="after"`` costs a second forward pass. ``episodic`` forgets
-    everything before each batch, and answers after the update. Batches may have any size; a single
+    (``answer="before"``); ``answer="after"`` costs a second forward pass. ``episodic`` answers
+    after the update and forgets everything after each batch. Batches may have any size; a single
     image is normalised with a mixture of its own and the source's statistics (1 : 16). The learning
     rate holds for the recipe's own batch size; name another ``batch_size`` and it is scaled
     linearly.
@@ -80,8 +81,12 @@ class Stream(nn.Module):
             warn_of_temperatures(chosen)
         if answer not in (None, "before", "after"):
             raise AcclimateError(f"expected answer 'before' or 'after', got {answer!r}")
-        self.episodic = episodic
-        self.answer = answer or ("after" if episodic else "before")
+        if episodic and chosen.episode is None:
+            chosen = replace(chosen, episode="batch")
+        if chosen.episode and answer == "before":
+            raise AcclimateError("an episode answers after its update: expected answer='after'")
+        self.episodic = chosen.episode is not None
+        self.answer = answer or ("after" if self.episodic else "before")
         self.model = module if inplace else copy_model(module)
         self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed)
         self.notes += scaling_note(self.learner)
@@ -103,15 +108,15 @@ class Stream(nn.Module):
         """Logits for a batch; learns from it unless paused."""
         if images.is_inference():  # made under inference_mode: autograd wants one of its own
             images = images.clone()
-        if self.episodic:
-            self._restart()
         if self.paused:
-            return self.learner.predict(images)
+            return self.learner.answer(images)
         result = self.learner.step(images)
         if not self._guard(images, result.logits, result.loss):
             # Batch statistics spread one broken image over the whole batch; the source's do not.
             return self.learner.source_forward(images).logits
-        return result.logits if self.answer == "before" else self.learner.predict(images)
+        if self.answer == "before" or self.episodic:
+            return result.logits
+        return self.learner.answer(images)
 
     def _guard(self, images: Tensor, logits: Tensor, loss: Tensor | None) -> bool:
         """Watch a step; False when its answer is not fit to be given."""
