@@ -13,13 +13,23 @@ from acclimate.experiments.choices import chosen_jobs, read_choices
 
 __all__ = ["jobs_and_marks", "plan_of"]
 
-_NAMED = ("models", "datasets", "shifts", "recipes", "seeds", "images", "split", "forgetting")
+_NAMED = (
+    "models",
+    "datasets",
+    "shifts",
+    "recipes",
+    "seeds",
+    "images",
+    "split",
+    "forgetting",
+    "settings",
+)
 
 
 def plan_of(args: argparse.Namespace) -> Plan:
     """The plan of a file, changed by the options, or of the options alone; checked."""
     given: dict[str, Any] = {
-        name: getattr(args, name) for name in _NAMED if getattr(args, name) is not None
+        name: getattr(args, name) for name in _NAMED if getattr(args, name, None) is not None
     }
     if args.plan is not None:
         plan = replace(Plan.from_yaml(args.plan), **given)

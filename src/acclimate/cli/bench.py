@@ -24,6 +24,11 @@ def add_options(parser: Any) -> None:
     add_plan_options(parser)
     chosen = "options for each model and recipe, as acclimate tune --out wrote them"
     add("--choice", metavar="FILE", help=chosen)
+    order = (
+        "in which order the images come: stationary (default), online, correlated[:0.1], single; "
+    )
+    groups = "through a group of shifts (cifar/test:5): continual, gradual, mixed"
+    add("--settings", "--setting", nargs="+", metavar="NAME", help=order + groups)
     lost = "also measure the error on clean images afterwards"
     add("--forgetting", action="store_true", default=None, help=lost)
     add_sweep_options(parser)

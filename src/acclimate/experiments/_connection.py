@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from acclimate.errors import AcclimateError
-from acclimate.experiments._schema import APPLICATION, CREATE, VERSION
+from acclimate.experiments._schema import APPLICATION, CREATE, UPGRADES, VERSION
 
 __all__ = ["connected", "create_store", "transaction"]
 
@@ -22,7 +22,8 @@ def connected(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
     connection = None
     try:
         connection = _open(path, write=write)
-        _check(connection, path)
+        if _check(connection, path) < VERSION:
+            _upgrade(path)
         yield connection
     except sqlite3.Error as error:
         raise AcclimateError(f"cannot use the store {path}: {_reason(path, error)}") from error
@@ -109,18 +110,42 @@ def _let_readers_read(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> None:
+def _upgrade(path: Path) -> None:
+    """Bring a store of an older version up to this one's; all or nothing."""
+    try:
+        connection = _ready(f"file:{quote(str(path.absolute()))}?mode=rw", write=True)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            # Another process may have been faster.
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            for number in range(version, VERSION):
+                for statement in UPGRADES[number]:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise AcclimateError(
+            f"the store {path} was written by an older acclimate and cannot be brought up to date "
+            f"where it lies: {_reason(path, error)}; copy it to where it can be written"
+        ) from error
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of a store; refuses other files, and stores of a later version."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise AcclimateError(
             f"expected a store of results, got {path}, a database of something else; choose "
             "another file"
         )
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         raise AcclimateError(
             f"the store {path} was written by a newer acclimate (schema {version}, this one reads "
             f"up to {VERSION}); it is left untouched: update acclimate"
         )
+    return version
 
 
 def _reason(path: Path, error: sqlite3.Error) -> str:

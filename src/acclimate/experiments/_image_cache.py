@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,12 +14,17 @@ from tqdm import tqdm
 from acclimate.data import ImageSource, Preprocessing
 from acclimate.data.base import digest
 from acclimate.data.benchmarks import find_dataset, open_dataset
+from acclimate.data.corruptions import SEVERITIES
+from acclimate.data.joined import JoinedSource
 from acclimate.data.memory import cache_budget
 from acclimate.data.shift import Shift, ShiftedSource
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.evaluation import dataset_parts
 from acclimate.experiments._first_images import first_images
+from acclimate.experiments._shift_words import job_shifts
+from acclimate.experiments._streaming import Met
 from acclimate.experiments.job import Job
+from acclimate.experiments.settings import SEQUENCES, Setting
 
 __all__ = ["ImageCache", "Opened"]
 
@@ -62,12 +67,14 @@ class ImageCache:
         self.cache, self.progress = cache, progress
         self._dataset: str | None = None
         self._last: dict[str, tuple[Hashable, Opened]] = {}
+        self._sequence: tuple[Hashable, Opened, Met] | None = None
 
     def shifted(self, job: Job, preprocessing: Preprocessing | None) -> Opened:
         """The images a job adapts to."""
         if job.dataset != self._dataset:  # nothing of another one will be asked for again soon
             self._dataset = job.dataset
             self._last.clear()
+            self._sequence = None
         if find_dataset(job.dataset).shifts:
             return self._kept("own", job, job.dataset, job.shift, preprocessing)
         clean = self._kept("clean", job, job.dataset, None, preprocessing)
@@ -80,6 +87,32 @@ class ImageCache:
         opened = self._made(clean, Shift.parse(job.shift))
         self._last["made"] = key, opened
         return opened
+
+    def met(self, job: Job, preprocessing: Preprocessing | None) -> tuple[Opened, Met]:
+        """What a job in a setting meets: its shift, or all of its group in their turn."""
+        assert job.setting is not None
+        gradual = job.setting == "gradual"
+        words = [job.shift] if not _is_group(job) else _members(job, gradual=gradual)
+        key = (job.dataset, job.split, tuple(words), job.images, preprocessing)
+        if self._sequence is None or self._sequence[0] != key:
+            self._sequence = None  # before the next one takes its memory
+            parts = {
+                word: self.shifted(replace(job, shift=word, setting=None), preprocessing)
+                for word in dict.fromkeys(words)
+            }
+            met = Met(
+                images=JoinedSource([parts[word].images for word in words]),
+                shifts=[str(parts[word].corruption or word) for word in words],
+            )
+            notes = dict.fromkeys(note for part in parts.values() for note in part.notes)
+            opened = Opened(
+                images=met.images,
+                data=_digest(met.images),
+                corruption=job.corruption,
+                notes=tuple(notes),
+            )
+            self._sequence = key, opened, met
+        return self._sequence[1], self._sequence[2]
 
     def clean(self, job: Job, preprocessing: Preprocessing | None) -> Opened:
         """The images of a job before the shift, to measure forgetting on."""
@@ -164,6 +197,21 @@ class ImageCache:
             ):
                 images.read(chunk)
         return Opened(images=images, data=_digest(images), corruption=shift.kind, notes=clean.notes)
+
+
+def _is_group(job: Job) -> bool:
+    return Setting.parse(job.setting or "").name in SEQUENCES
+
+
+def _members(job: Job, *, gradual: bool) -> list[str | None]:
+    """The shifts of a group, in the order in which a stream meets them."""
+    assert job.shift is not None
+    if not gradual:
+        return job_shifts(job.dataset, [job.shift])
+    rising = [str(shift).rpartition(":") for shift in job_shifts(job.dataset, [job.shift])]
+    names = dict.fromkeys(name for name, _, _ in rising)
+    wave = (*SEVERITIES, *reversed(SEVERITIES[:-1]))
+    return [f"{name}:{severity}" for name in names for severity in wave]
 
 
 def _digest(images: ImageSource) -> str:

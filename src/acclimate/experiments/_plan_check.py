@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.experiments._grid import combinations
-from acclimate.experiments._shift_words import job_shifts
 from acclimate.experiments.job import UNADAPTED, Weights
+from acclimate.experiments.settings import STATIONARY, Setting
 from acclimate.models import list_models
 from acclimate.models.loading import origin
 from acclimate.recipes import get_recipe
@@ -37,7 +37,7 @@ def problems(plan: Plan) -> list[str]:
 
 def _checks(plan: Plan) -> Iterator[Callable[[], object]]:
     yield partial(_numbers, plan)
-    for name in ("models", "datasets", "recipes", "seeds"):
+    for name in ("models", "datasets", "recipes", "seeds", "settings"):
         if not getattr(plan, name):
             yield partial(_refuse, f"expected at least one of {name} in the plan, got none")
     for model in plan.models:
@@ -92,7 +92,10 @@ def _dataset(plan: Plan, name: str) -> None:
         if not splits:
             raise AcclimateError(f"{name} has no splits, got {plan.split!r}; leave it out")
         raise unknown_name(f"split of {name}", plan.split, splits)
-    job_shifts(name, plan.words_for(name))
+    for setting in plan.settings:
+        plan.shifts_of(name, setting)
+        if plan.forgetting and Setting.parse(setting).name != STATIONARY:
+            raise AcclimateError(f"forgetting is measured in the setting {STATIONARY} alone")
 
 
 def _recipe(plan: Plan, name: str) -> Iterator[Callable[[], object]]:

@@ -12,7 +12,13 @@ from acclimate.errors import AcclimateError, unknown_name
 
 __all__ = ["read_plan"]
 
-_MANY = {"model": "models", "dataset": "datasets", "recipe": "recipes", "seed": "seeds"}
+_MANY = {
+    "model": "models",
+    "dataset": "datasets",
+    "recipe": "recipes",
+    "seed": "seeds",
+    "setting": "settings",
+}
 _BY_NAME = {"root": "roots", "weights": "weights"}
 _NAMES = {
     **_MANY,

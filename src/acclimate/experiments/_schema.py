@@ -8,9 +8,9 @@ from typing import Any
 from acclimate.experiments.job import group_of
 from acclimate.experiments.result import Result
 
-__all__ = ["APPLICATION", "COLUMNS", "CREATE", "VERSION", "result_of", "row_of"]
+__all__ = ["APPLICATION", "COLUMNS", "CREATE", "UPGRADES", "VERSION", "result_of", "row_of"]
 
-VERSION = 1
+VERSION = 2
 """Of the schema. A later one adds columns and says how to fill them from the records."""
 
 APPLICATION = 0x61636331  # "acc1": tells a store from any other SQLite file
@@ -47,7 +47,11 @@ COLUMNS = {
     "message": "TEXT NOT NULL",
     "job": "TEXT NOT NULL",
     "record": "TEXT NOT NULL",
+    "setting": "TEXT",
 }
+
+UPGRADES = {1: ("ALTER TABLE results ADD COLUMN setting TEXT",)}
+"""What makes a store of one version one of the next; the record of version 1 knew no settings."""
 
 # What tables are filtered by comes first in an index, so that few rows are looked at; the second
 # answers the guard against other data, once for each result that is added.
@@ -96,6 +100,7 @@ def row_of(result: Result) -> tuple[Any, ...]:
         result.message,
         _json(job.to_dict()),
         _json(result.record),
+        job.setting,
     )
 
 

@@ -33,8 +33,8 @@ AVERAGED = ("corruption", "severity", "seed")
 # In the order in which they become rows where they differ and nobody said what to do with them:
 # once the data set tells two results apart, the preset need not.
 DIMENSIONS = (
-    "model", "weights", "dataset", "split", "preset", "draw", "group", "images", "recipe",
-    "options", *AVERAGED,
+    "model", "weights", "dataset", "split", "preset", "draw", "group", "images", "setting",
+    "recipe", "options", *AVERAGED,
 )  # fmt: skip
 
 
@@ -147,9 +147,11 @@ def _options_left(text: str, shown: frozenset[str]) -> str:
 def expected_shifts(frame: Frame, found: Gathered) -> int:
     """How many corruptions or domains a whole mean is over."""
     group = found.first[frame.place("group")]
+    present = {name for each in found.numbers.values() for name in each}
+    if group is not None and present <= {group}:  # a stream through all of them
+        return 1
     if group is not None:
         return len(TEST if group == "test" else DEV)
-    present = {name for each in found.numbers.values() for name in each}
     if present <= {None}:
         return 1
     dataset = found.first[frame.place("dataset")]

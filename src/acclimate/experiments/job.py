@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from acclimate.data.corruptions import DEV, TEST
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.experiments._weights import Weights
+from acclimate.experiments.settings import STATIONARY, Setting
 
 __all__ = ["UNADAPTED", "Group", "Job", "Options", "Value", "Weights", "group_of"]
 
@@ -48,6 +49,8 @@ class Job:
         weights: a file the model is filled with.
         split: of the data set; None is its first.
         forgetting: also measure the error on clean images.
+        setting: in which order the images come, one of `SETTINGS`; None is "stationary". Where it
+            runs through a group of shifts, ``shift`` names the group, "cifar/test:5".
 
     >>> job = Job.of(model="acclimate:wrn-40-2", dataset="cifar10", recipe="ent",
     ...              shift="cifar/fog:3", options={"optimizer.lr": 1e-3})
@@ -67,6 +70,7 @@ class Job:
     weights: Weights | None = None
     split: str | None = None
     forgetting: bool = False
+    setting: str | None = None
     _parsed: Mapping[str, str | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -78,6 +82,8 @@ class Job:
                 f"data set's own), got {self.shift!r}"
             )
         object.__setattr__(self, "_parsed", match.groupdict() if match else {})
+        if self.setting is not None:
+            object.__setattr__(self, "setting", _setting(self.setting))
         object.__setattr__(self, "options", tuple(sorted(self.options)))
 
     @classmethod
@@ -174,9 +180,14 @@ def group_of(corruption: str | None) -> Group | None:
     ('dev', 'test', None)
     """
     name = "" if corruption is None else corruption.removesuffix(_STAND_IN)
-    if name in DEV:
+    if name == "dev" or name in DEV:
         return "dev"
-    return "test" if name in TEST else None
+    return "test" if name == "test" or name in TEST else None
+
+
+def _setting(word: str) -> str | None:
+    setting = Setting.parse(word)
+    return None if setting.name == STATIONARY else str(setting)
 
 
 def _canonical(value: Value) -> Value:

@@ -10,8 +10,9 @@ from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
 from acclimate.experiments._grid import Grid, recipe_options
 from acclimate.experiments._plan_check import problems
-from acclimate.experiments._shift_words import job_shifts
+from acclimate.experiments._shift_words import group_shifts, job_shifts
 from acclimate.experiments.job import UNADAPTED, Job, Weights
+from acclimate.experiments.settings import SEQUENCES, STATIONARY, Setting
 
 __all__ = ["Plan"]
 
@@ -33,6 +34,8 @@ class Plan:
         seeds: of the adaptation.
         images: only the first so many of each shift.
         forgetting: also measure the error on clean images after adaptation.
+        settings: in which order the images come, see `SETTINGS`; those that run through a group of
+            shifts (continual, gradual, mixed) take groups alone: test, dev, all.
         split: of the data sets; None is the first of each.
         roots: where each data set lies; no part of a job.
         weights: a weights file for each model that needs one.
@@ -53,6 +56,7 @@ class Plan:
     seeds: Sequence[int] = (0,)
     images: int | None = None
     forgetting: bool = False
+    settings: Sequence[str] = (STATIONARY,)
     split: str | None = None
     roots: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, str] = field(default_factory=dict)
@@ -92,16 +96,25 @@ class Plan:
                 weights=weights.get(model),
                 split=self.split_of(dataset),
                 forgetting=self.forgetting and recipe != UNADAPTED,
+                setting=setting,
             )
             for model in self.models
             for dataset in self.datasets
-            for shift in job_shifts(dataset, self.words_for(dataset))
+            for setting in self.settings
+            for shift in self.shifts_of(dataset, setting)
             for recipe, combinations in variants.items()
             for options in combinations
             # Nothing is drawn where nothing is adapted.
-            for seed in (self.seeds if recipe != UNADAPTED else (0,))
+            for seed in (self.seeds if recipe != UNADAPTED or setting != STATIONARY else (0,))
         )
         return list({job.key: job for job in jobs}.values())
+
+    def shifts_of(self, dataset: str, setting: str) -> Sequence[str | None]:
+        """The shifts of a data set's jobs: single ones, or groups that a setting runs through."""
+        name = Setting.parse(setting).name
+        if name in SEQUENCES:
+            return group_shifts(dataset, self.words_for(dataset), severities=name != "gradual")
+        return job_shifts(dataset, self.words_for(dataset))
 
     def words_for(self, dataset: str) -> Sequence[str]:
         """The words for the shifts of a data set."""

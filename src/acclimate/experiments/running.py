@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -26,6 +27,7 @@ from acclimate.experiments._machine import (
 )
 from acclimate.experiments._model_cache import ModelCache
 from acclimate.experiments._records import adapted_record, evaluated_record
+from acclimate.experiments._streaming import Met, streamed_record
 from acclimate.experiments.job import UNADAPTED, Job
 from acclimate.experiments.result import Result
 from acclimate.metrics import ErrorCounts
@@ -34,6 +36,9 @@ from acclimate.presets import tuned_recipe
 from acclimate.recipes import get_recipe
 
 __all__ = ["Worker"]
+
+Attempt: TypeAlias = Callable[[int | None], dict[str, Any]]
+"""To run a job with batches of this size, or of the size it would take."""
 
 _EVALUATED_AT_ONCE = 128
 
@@ -96,7 +101,11 @@ class Worker:
     def _run(self, job: Job) -> Result:
         began = time.perf_counter()
         loaded = self._models.load(job)
-        opened = self._images.shifted(job, loaded.preprocessing)
+        met: Met | None = None
+        if job.setting is None:
+            opened = self._images.shifted(job, loaded.preprocessing)
+        else:
+            opened, met = self._images.met(job, loaded.preprocessing)
         loading = time.perf_counter() - began
         preprocessing = opened.images.preprocessing
         about: dict[str, Any] = {
@@ -109,25 +118,30 @@ class Worker:
         if opened.corruption != job.corruption:
             about["corruption"] = opened.corruption
         forget_peak(self.device)
-        found = self._with_less_memory(job, loaded, opened)
+        attempt = partial(self._attempt, job, loaded, opened)
+        if met is not None:
+            attempt = partial(self._stream, job, loaded, met)
+        found = self._with_less_memory(job, loaded, len(opened.images), attempt)
         notes = [*opened.notes, *found.pop("notes", [])]
         return Result(job=job, record={**about, **found, **peak(self.device), "notes": notes})
 
-    def _with_less_memory(self, job: Job, loaded: LoadedModel, opened: Opened) -> dict[str, Any]:
+    def _with_less_memory(
+        self, job: Job, loaded: LoadedModel, images: int, attempt: Attempt
+    ) -> dict[str, Any]:
         """Run a job; where memory runs out, again with half the batch, down to the smallest."""
         size: int | None = None
         notes: list[str] = []
         while True:
             try:
                 began = time.perf_counter()
-                found = self._attempt(job, loaded, opened, size)
+                found = attempt(size)
                 found["seconds"] = round(time.perf_counter() - began, 3)
                 found["notes"] = [*notes, *found.get("notes", [])]
                 return found
             except Exception as error:
                 if not out_of_memory(error):
                     raise
-                tried = size or _batch_size(job, loaded, len(opened.images))
+                tried = size or _batch_size(job, loaded, images)
                 size = tried // 2
                 if size < self.smallest_batch:
                     raise AcclimateError(
@@ -165,11 +179,23 @@ class Worker:
             # The run's confidences are over all outputs, those of the score over some of them.
             again = self._evaluate(result.model, opened, result.record["batch_size"])
         record = adapted_record(result, opened.images, again=again)
-        record["notes"] += [
-            str(each.message) for each in caught if issubclass(each.category, AcclimateWarning)
-        ]
+        record["notes"] += _said(caught)
         if job.forgetting:
             record["forgetting"] = self._forgetting(job, loaded, result.model, record["batch_size"])
+        return record
+
+    def _stream(self, job: Job, loaded: LoadedModel, met: Met, size: int | None) -> dict[str, Any]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", AcclimateWarning)
+            record = streamed_record(
+                job,
+                loaded,
+                met,
+                device=self.device,
+                batch_size=size,
+                progress=self.progress,
+            )
+        record["notes"] += _said(caught)
         return record
 
     def _evaluate(self, model: torch.nn.Module, opened: Opened, size: int) -> Evaluation:
@@ -194,9 +220,15 @@ class Worker:
         ).to_dict()
 
 
+def _said(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Our own warnings, each once."""
+    said = (str(each.message) for each in caught if issubclass(each.category, AcclimateWarning))
+    return list(dict.fromkeys(said))
+
+
 def _batch_size(job: Job, loaded: LoadedModel, images: int) -> int:
     """What an attempt without a word about it takes."""
-    if job.recipe == UNADAPTED:
+    if job.recipe == UNADAPTED and job.setting is None:
         return _EVALUATED_AT_ONCE
     recipe, _ = tuned_recipe(
         get_recipe(job.recipe), dict(job.options), model_name=loaded.name, images=images
