@@ -5,7 +5,7 @@
 For every pair of temperatures, with and without stop-gradient, a network is adapted from the source
 anew and scored on the images it adapted to. The settings below were fixed before the first run;
 what the two-point model says about them is in docs/theory.md. Cells that are in the file already
-are not run again.
+are not run again. ``temperatures_report.py`` makes figures and tables of the stored file.
 """
 
 from __future__ import annotations

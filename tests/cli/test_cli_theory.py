@@ -86,3 +86,16 @@ def test_a_figure_nobody_knows(tmp_path, capfd):
     assert main(["theory", "--out", str(tmp_path / "a"), "--figures", "feild"]) == 2
     assert "unknown figure 'feild'; did you mean 'field'?" in capfd.readouterr().err
     assert not (tmp_path / "a").exists()
+
+
+def test_none_goes_with_no_other_figure(tmp_path, capfd):
+    assert main(["theory", "--out", str(tmp_path / "a"), "--figures", "none", "phase"]) == 2
+    assert "expected 'none' alone or names, got none phase" in capfd.readouterr().err
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_empty_name_is_not_the_current_folder(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["theory", "--out", "", "--figures", "none"]) == 2
+    assert "got an empty name; '.' is the current folder" in capfd.readouterr().err
+    assert not list(tmp_path.iterdir())

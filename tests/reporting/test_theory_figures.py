@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from acclimate.errors import AcclimateError
-from acclimate.reporting.colours import ERROR, shade
+from acclimate.reporting.colours import CHANGE, ERROR, shade
 from acclimate.reporting.path_figures import field_figure, trajectory_figure
 from acclimate.reporting.phase_figures import METHODS, phase_figure, real_network_figure
 from acclimate.theory.boundary import run_grid
@@ -108,7 +108,8 @@ def test_a_real_network_improves_above_the_line_and_degrades_below():
     assert values == ["30", "30", "-20", "30", "30", "30"] * 2
     lines = [n for n in root.iter(f"{NS}polyline") if n.get("stroke") == "#ffffff"]
     assert len(lines) == 4  # both lines in both panels
-    assert {"0", "0.1", "1", "Error below source's in points, mean of 2 shifts"} <= words(svg)
+    title = "Error of the network against the source's, in points, mean of 2 shifts"
+    assert {"hard", "0.1", "1", title} <= words(svg)
 
 
 def test_another_baseline_epoch_and_cells_that_are_missing():
@@ -119,7 +120,28 @@ def test_another_baseline_epoch_and_cells_that_are_missing():
     svg = real_network_figure(run, baseline="batch_norm", epoch=0)
     rects = ET.fromstring(svg).iter(f"{NS}rect")
     assert [t.text for r in rects for t in r.iter(f"{NS}title")] == ["-15"] * 11
-    assert "Error below batch norm's in points, mean of 1 to 2 shifts" in words(svg)
+    title = "Error of the network against new statistics alone, in points, mean of 1 to 2 shifts"
+    assert title in words(svg)
+
+
+def test_hard_labels_stand_apart_and_no_line_runs_through_them():
+    root = ET.fromstring(real_network_figure(real()))
+    panel = next(n for n in root.iter(f"{NS}svg") if n is not root)
+    rects = [r for r in panel.iter(f"{NS}rect") if r.find(f"{NS}title") is not None]
+    hard, first = (float(r.get("x")) for r in rects[:2])
+    assert first > hard + float(rects[0].get("width")) + 10
+    starts = [n.get("points").split(",")[0] for n in panel.iter(f"{NS}polyline")]
+    assert {float(s) for s in starts} == {first}
+
+
+def test_a_gain_of_a_point_is_seen_beside_a_collapse():
+    run = {"cells": {f"s entropy 1 {t}": cell(e) for t, e in ((1, 39.0), (2, 90.0), (3, 40.0))}}
+    svg = real_network_figure(run)
+    rects = [r for r in ET.fromstring(svg).iter(f"{NS}rect") if r.find(f"{NS}title") is not None]
+    assert [r.get("fill") for r in rects] == [CHANGE[-1], CHANGE[0], CHANGE[2]]
+    told = {"50 worse", "12.5 worse", "as before", "1 better", "student temperature τs"}
+    assert told <= words(svg)
+    assert {"100 worse", "4 better"} <= words(real_network_figure(run, ends=(100, 4)))
 
 
 @pytest.mark.parametrize(

@@ -88,17 +88,22 @@ def cells(
     *,
     low: float,
     high: float,
+    told: ArrayLike | None = None,
 ) -> str:
-    """A heat map of few cells of any width, each with its value to hover over; nan stays blank."""
+    """A heat map of few cells of any width, each with its value to hover over; nan stays blank.
+
+    ``told`` are values to hover over where the colour follows others.
+    """
     v = np.asarray(values, dtype=float)
     x, _ = frame.place(x_edges, frame.y.low)
     _, y = frame.place(frame.x.low, y_edges)
+    shown = v if told is None else np.asarray(told, dtype=float)
     colours = shade((v - low) / (high - low), scale)
     return group(
         [
             element(
                 "rect",
-                element("title", f"{v[i, j]:.4g}"),
+                element("title", f"{shown[i, j]:.4g}"),
                 x=float(x[j]),
                 y=float(y[i + 1]),
                 width=float(x[j + 1] - x[j]),

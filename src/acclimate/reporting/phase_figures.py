@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from acclimate.errors import AcclimateError
 from acclimate.reporting.axes import Axis, Frame, axes, inside
@@ -24,6 +26,7 @@ METHODS = {"pseudo-labels": True, "entropy": False}
 _SIDE, _LEFT, _TOP, _GAP, _BELOW = 230, 64, 60, 40, 66
 _LINES = {True: ("", "τs = τt"), False: ("6 4", "τs = τt/2")}
 """Dashes and name of the line that holds with and without stop-gradient."""
+_BASELINES = {"source": "the source's", "batch_norm": "new statistics alone"}
 
 
 def phase_figure(
@@ -61,47 +64,76 @@ def phase_figure(
 
 
 def real_network_figure(
-    run: Mapping[str, Any], *, baseline: str = "source", epoch: int = -1
+    run: Mapping[str, Any],
+    *,
+    baseline: str = "source",
+    epoch: int = -1,
+    who: str = "network",
+    ends: tuple[float, float] | None = None,
 ) -> str:
     """Improvement (yellow) and degradation (purple) of a network's error, mean over the shifts.
 
     ``run`` is {"cells": {"SHIFT METHOD TAU_S TAU_T": {"source": 40.1, "batch_norm": 20.3,
     "after_epoch": [19.0, ...]}}}, in per cent; ``baseline`` is what to compare with, "source" or
-    "batch_norm". Both predicted lines are drawn in. A teacher of 0 is one of hard labels.
+    "batch_norm". Both predicted lines are drawn in. A teacher of 0 is one of hard labels, in a
+    column of its own. Colour follows the square root of the change, from ``ends`` points worse to
+    so many better (default: the extremes), so that a point gained is seen beside a collapse.
     """
     gains = _gains(run["cells"], baseline=baseline, epoch=epoch)
     if not gains:
         raise AcclimateError(
             f"expected cells of {' or '.join(METHODS)}, got {len(run['cells'])} others"
         )
-    students = sorted({s for _, s, _ in gains})
-    teachers = sorted({t for _, _, t in gains})
-    (y_edges, y_axis), (x_edges, x_axis) = _edges(students), _edges(teachers)
-    most = max(abs(float(np.mean(values))) for values in gains.values()) or 1.0
+    means = {place: float(np.mean(values)) for place, values in gains.items()}
+    if ends is None:
+        ends = (max(0.0, -min(means.values())), max(0.0, *means.values()))
     parts, counts = [], {len(values) for values in gains.values()}
-    for column, method in enumerate(METHODS):
-        frame = _frame(0, column, x_axis, y_axis)
-        grid = np.full((len(students), len(teachers)), np.nan)
-        for (name, s, t), values in gains.items():
-            if name == method:
-                grid[students.index(s), teachers.index(t)] = np.mean(values)
-        picture = cells(frame, x_edges, y_edges, grid, CHANGE, low=-most, high=most)
-        both = [_boundary(frame, stop) for stop in METHODS.values()]
-        parts.append(inside(frame, [picture, *both]))
-        parts.append(axes(frame, title=method, label_y=column == 0))
+    for column, (method, stop_gradient) in enumerate(METHODS.items()):
+        found = {(s, t): mean for (name, s, t), mean in means.items() if name == method}
+        if not found:
+            continue
+        teachers, students = _spread({t for _, t in found}), _spread({s for s, _ in found})
+        frame = _frame(0, column, teachers.axis, students.axis)
+        grid = np.array(
+            [[found.get((s, t), np.nan) for t in teachers.values] for s in students.values]
+        )
+        where, x, y = _share(grid, ends), teachers.edges, students.edges
+        picture = cells(frame, x, y, where, CHANGE, low=0.0, high=1.0, told=grid)
+        lines = [
+            _boundary(frame, stop, low=teachers.soft, bold=stop == stop_gradient)
+            for stop in METHODS.values()
+        ]
+        parts.append(inside(frame, [picture, *lines]))
+        title = f"{method} ({_LINES[stop_gradient][1]})"
+        parts.append(axes(frame, title=title, label_y=len(parts) == 1))
     span = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
+    against = _BASELINES.get(baseline, baseline)
     return _finish(
         parts,
         columns=2,
         rows=1,
-        title=f"Error below {baseline.replace('_', ' ')}'s in points, mean of {span} shifts",
+        title=f"Error of the {who} against {against}, in points, mean of {span} shifts",
         description=(
             "By how much a network's error on shifted images falls (yellow) or rises (purple), "
-            "over student and teacher temperature, with the two lines of Proposition 1."
+            "over student and teacher temperature, with the two lines of Proposition 1. "
+            "Below its line a method is predicted to collapse."
         ),
         scale=CHANGE,
-        words=[(0.0, f"{most:.1f} worse"), (0.5, "as before"), (1.0, f"{most:.1f} better")],
+        words=[
+            (0.0, f"{ends[0]:.3g} worse"),
+            (0.25, f"{ends[0] / 4:.3g} worse"),
+            (0.5, "as before"),
+            (0.75, f"{ends[1] / 4:.3g} better"),
+            (1.0, f"{ends[1]:.3g} better"),
+        ],
     )
+
+
+def _share(gains: NDArray[np.float64], ends: tuple[float, float]) -> NDArray[np.float64]:
+    """Where on the scale: 0 for the worst, ½ for no change, 1 for the best."""
+    worst, best = (end or 1.0 for end in ends)
+    size = np.sqrt(np.abs(gains) / np.where(gains < 0, worst, best))
+    return np.asarray(0.5 + 0.5 * np.sign(gains) * size)
 
 
 def _gains(
@@ -123,21 +155,37 @@ def _gains(
     return gains
 
 
-def _edges(temperatures: list[float]) -> tuple[list[float], dict[str, Any]]:
-    """Edges half-way between neighbours in the logarithm; 0 goes one step below the lowest."""
-    shown = np.array(temperatures)
-    positive = [t for t in temperatures if t > 0]
-    ratio = positive[1] / positive[0] if len(positive) > 1 else 10.0
-    shown[shown == 0] = min(positive, default=1.0) / ratio
-    logs = np.log(shown)
-    if len(logs) > 1:
-        middle = (logs[1:] + logs[:-1]) / 2
-        ends = [2 * logs[0] - middle[0], 2 * logs[-1] - middle[-1]]
-    else:
-        middle, ends = np.array([]), [logs[0] - np.log(ratio) / 2, logs[0] + np.log(ratio) / 2]
-    edges = [float(e) for e in np.exp([ends[0], *middle, ends[1]])]
-    marks = tuple((float(a), f"{b:g}") for a, b in zip(shown, temperatures, strict=True))
-    return edges, {"low": edges[0], "high": edges[-1], "log": True, "marks": marks}
+@dataclass(frozen=True, kw_only=True)
+class _Spread:
+    """Temperatures along an axis; nan stands for the gap that sets hard labels apart."""
+
+    values: list[float]
+    edges: list[float]
+    axis: dict[str, Any]
+    soft: float
+    """Where the temperatures above 0 begin."""
+
+
+def _spread(temperatures: set[float]) -> _Spread:
+    """Edges half-way between neighbours in the logarithm; hard labels two steps below the rest."""
+    soft = sorted(t for t in temperatures if t > 0)
+    logs = np.log(soft or [1.0])
+    steps = np.diff(logs) if len(logs) > 1 else np.array([np.log(10.0)])
+    middle = logs[:-1] + np.diff(logs) / 2
+    edges = [logs[0] - steps[0] / 2, *middle, logs[-1] + steps[-1] / 2]
+    values, first = soft, edges[0]
+    named = [t for t in soft if np.isclose(np.log10(t) % 1, [0, 1], atol=1e-6).any()]
+    named = named if len(soft) > 6 and len(named) > 1 else soft
+    marks = [(t, f"{t:g}") for t in named]
+    if min(temperatures) <= 0:
+        values = [0.0, np.nan, *soft] if soft else [0.0]
+        if soft:
+            edges = [first - 2.2 * steps[0], first - 1.2 * steps[0], *edges]
+        middle_of_hard = (edges[0] + edges[1]) / 2
+        marks.insert(0, (float(np.exp(middle_of_hard)), "hard"))
+    places = [float(e) for e in np.exp(edges)]
+    axis = {"low": places[0], "high": places[-1], "log": True, "marks": tuple(marks)}
+    return _Spread(values=values, edges=places, axis=axis, soft=float(np.exp(first)))
 
 
 def _frame(row: int, column: int, x: dict[str, Any], y: dict[str, Any]) -> Frame:
@@ -151,13 +199,15 @@ def _frame(row: int, column: int, x: dict[str, Any], y: dict[str, Any]) -> Frame
     )
 
 
-def _boundary(frame: Frame, stop_gradient: bool) -> str:
-    """White on black, to be seen on any colour."""
-    ends = np.array([frame.x.low, frame.x.high])
+def _boundary(
+    frame: Frame, stop_gradient: bool, *, low: float | None = None, bold: bool = True
+) -> str:
+    """White on black, to be seen on any colour; from ``low`` on."""
+    ends = np.array([frame.x.low if low is None else low, frame.x.high])
     bound = ends * bound_on_student(stop_gradient=stop_gradient)
     dash, _ = _LINES[stop_gradient]
-    below = line(frame, ends, bound, colour="#000000", width=4)
-    return below + line(frame, ends, bound, colour="#ffffff", dash=dash)
+    below = line(frame, ends, bound, colour="#000000", width=4 if bold else 2)
+    return below + line(frame, ends, bound, colour="#ffffff", width=2 if bold else 1, dash=dash)
 
 
 def _finish(
