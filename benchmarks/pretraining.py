@@ -29,6 +29,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "pretraining.json"
 CHECKPOINTS = Path(__file__).parents[1] / "src/acclimate/models/checkpoints"
+HEAD = "head.safetensors"  # what DINO leaves beside the model
 JOBS = Path(__file__).parent / "pretraining_jobs.json"
 
 TRAINED_ON = {
@@ -117,6 +118,8 @@ def keep(out: Path) -> None:
         if job.ships:
             shutil.copyfile(folder / "model.safetensors", CHECKPOINTS / f"{name}.safetensors")
             shipped[name] = _record(name, job, summary)
+            if (folder / HEAD).exists():
+                shutil.copyfile(folder / HEAD, CHECKPOINTS / f"{name}.{HEAD}")
         print(f"kept {name}: {_scores(folder)}")
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     text = json.dumps(shipped, indent=1, ensure_ascii=False) + "\n"

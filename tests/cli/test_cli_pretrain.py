@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from acclimate.cli import main
 from acclimate.models import load
@@ -24,7 +25,8 @@ def here(tmp_path, monkeypatch):
 
 
 def pretrain(*words: str) -> int:
-    common = ["--model", "acclimate:wrn-26-1-bn", "--root", ".", "--epochs", "1"]
+    common = ["--root", ".", "--epochs", "1"]
+    common += [] if "--model" in words else ["--model", "acclimate:wrn-26-1-bn"]
     common += ["--batch-size", "20", "--incomplete", "--quiet", "--device", "cpu"]
     return main(["pretrain", *common, *words])
 
@@ -90,6 +92,65 @@ def test_a_target_seen_through_corruptions(capfd):
 
 
 @pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+def test_a_target_that_is_not_learnt_from_is_said_to_be_scored_alone(capfd, here):
+    (here / "mnist-m-train.npz").unlink()
+    assert pretrain("--dataset", "mnist", "--target", "mnist-m", "--out", "run", "--json") == 0
+    said = capfd.readouterr()
+    record = json.loads(said.out)
+    assert record["target_learnt_from"] is False
+    assert list(record["error"]) == ["source", "target"]
+    assert "note: vanilla does not learn from the target; mnist-m is only scored" in said.err
+    assert pretrain("--dataset", "mnist", "--out", "run", "--json") == 0
+    alone = json.loads(capfd.readouterr().out)
+    assert alone["notes"] == []
+    assert alone["losses"] == record["losses"]
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+def test_a_trained_model_is_gone_on_with_and_the_summary_says_so(capfd):
+    assert pretrain("--out", "first", "--json") == 0
+    first = json.loads(capfd.readouterr().out)
+    assert first["starts_from"] is None
+    assert first["notes"] == []
+    assert pretrain("--weights", "first/model.safetensors", "--out", "second", "--json") == 0
+    said = capfd.readouterr()
+    second = json.loads(said.out)
+    assert second["starts_from"].startswith("first/model.safetensors")
+    assert second["losses"][0] < first["losses"][0]
+    assert "goes on from weights that were trained before" in second["notes"][0]
+    assert f"note: {second['notes'][0]}" in said.err
+    assert pretrain("--out", "second") == 2
+    assert "(weights: first/model.safetensors, now None)" in capfd.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+def test_a_shipped_model_is_no_bare_architecture(capfd):
+    words = ["--model", "acclimate:wrn-26-1-mt-ct-mnist-usps", "--dataset", "mnist"]
+    assert pretrain(*words, "--out", "run", "--json") == 0
+    record = json.loads(capfd.readouterr().out)
+    assert "trained for this package on MNIST" in record["starts_from"]
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+def test_compile_reaches_the_training(capfd, monkeypatch):
+    real, compiled = torch.compile, []
+
+    def eager(model):
+        compiled.append(type(model).__name__)
+        return real(model, backend="eager")
+
+    monkeypatch.setattr(torch, "compile", eager)
+    assert pretrain("--compile", "--out", "run") == 0
+    assert compiled == ["ResNet26"]
+    assert load("acclimate:wrn-26-1-bn", weights="run/model.safetensors").classes is not None
+
+
+def test_a_model_has_to_be_named(capfd):
+    assert main(["pretrain", "--root", ".", "--out", "run"]) == 2
+    assert "expected --model" in capfd.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -104,6 +165,17 @@ def test_a_target_seen_through_corruptions(capfd):
         ("--target-shift cifar/fog:3", "a shift of the target needs a target"),
         ("--target cifar10 --target-shift fog", "expected a shift as PRESET/NAME:SEVERITY"),
         ("--set optimizer=sdg", "expected an optimizer sgd or adam"),
+        ("--set margin=40", "expected a margin >= 0 and < 32"),
+        ("--set margin=-1", "expected margin >= 0, got -1"),
+        ("--set momentum=nan", "expected momentum >= 0 and < 1, got nan"),
+        ("--set clip=0", "expected clip > 0, got 0.0"),
+        ("--set epochs=3", "expected --epochs 3"),
+        ("--method uda-ss --set tasks=foo", "unknown task of uda-ss 'foo'"),
+        ("--method dino --set hidden=-4", "expected hidden >= 1, got -4"),
+        ("--method self-ensembling --set momentum=0.9", "plan.momentum or method.momentum"),
+        ("--method dann --set colour=true", "expected intensity=true with colour=true"),
+        ("--method dann --dataset mnist --target cifar10", "with the classes of mnist, got cifar"),
+        ("--weights nowhere.safetensors", "nowhere.safetensors"),
         ("--lr 0", "expected lr > 0"),
         ("--epochs -1", "expected epochs > 0"),
         ("--dataset minst", "did you mean 'mnist'"),

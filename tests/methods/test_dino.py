@@ -14,6 +14,7 @@ from acclimate.errors import AcclimateError
 from acclimate.learner import Learner
 from acclimate.methods.crops import random_crops
 from acclimate.methods.dino import Dino, DinoHead
+from acclimate.models import load
 from acclimate.models._torchvision import import_torchvision
 from acclimate.recipes import get_recipe
 from acclimate.step import Step
@@ -208,13 +209,39 @@ def test_a_pretrained_head_is_read_from_its_file(tmp_path: Path) -> None:
     assert all(torch.equal(own[k], v) for k, v in head.state_dict().items())
 
 
-def test_a_head_of_another_shape_or_no_file_at_all_is_refused(tmp_path: Path) -> None:
-    wrong = DinoHead(16, hidden=9, bottleneck=4, out=16).reset(torch.Generator())
+def test_the_sizes_of_a_pretrained_head_are_its_own(tmp_path: Path) -> None:
+    head = DinoHead(16, hidden=9, bottleneck=5, out=7).reset(torch.Generator().manual_seed(9))
+    path = tmp_path / "head.safetensors"
+    save_file({key: tensor.half() for key, tensor in head.state_dict().items()}, path)
+    dino = learner(objective__head=str(path))
+    state = dino.states["objective"]
+    assert state.centre.shape == (7,)
+    assert {p.dtype for p in state.head.parameters()} == {torch.float32}
+    torch.testing.assert_close(state.head.prototypes, head.prototypes.half().float())
+    dino.step(batch())
+
+
+def test_a_head_that_comes_with_the_package_is_found_by_its_models_name() -> None:
+    loaded = load("acclimate:vit-dino-cifar10")
+    dino = Learner(
+        loaded.model,
+        get_recipe("dino", {"objective.head": loaded.name, "objective.local_crops": 1}),
+    )
+    assert len(dino.states["objective"].head.prototypes) == 2048
+    with pytest.raises(AcclimateError, match="no DINO head comes with 'acclimate:digits'"):
+        learner(objective__head="acclimate:digits")
+
+
+def test_a_head_for_other_features_or_no_file_at_all_is_refused(tmp_path: Path) -> None:
+    wrong = DinoHead(17, hidden=8, bottleneck=4, out=16).reset(torch.Generator())
     path = tmp_path / "head.safetensors"
     save_file(wrong.state_dict(), path)
     with pytest.raises(
-        AcclimateError, match=r"holds no weights for this DINO head: .*size mismatch"
+        AcclimateError, match=r"no weights for a DINO head on 16 features: .*size mismatch"
     ):
+        learner(objective__head=str(path))
+    save_file({"other": torch.zeros(2)}, path)
+    with pytest.raises(AcclimateError, match="no weights for a DINO head on 16 features"):
         learner(objective__head=str(path))
     with pytest.raises(AcclimateError, match="could not read"):
         learner(objective__head=str(tmp_path / "none.safetensors"))

@@ -6,16 +6,16 @@ import argparse
 import json
 import platform
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate._version import __version__
-from acclimate.errors import AcclimateError, unknown_name
-from acclimate.options import parse_assignments, parse_value
+from acclimate.cli.images import add_model_options, load_model
+from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
-    from acclimate.data import ImageSource
+    from torch import Tensor, nn
+
     from acclimate.models import LoadedModel
     from acclimate.pretraining import Method, Plan
 
@@ -26,13 +26,16 @@ MODEL, SUMMARY = "model.safetensors", "summary.json"
 
 def add_options(parser: Any) -> None:
     """The options of the command."""
+    add_model_options(parser)
     add = parser.add_argument
-    add("--model", metavar="SPEC", required=True, help="an architecture, acclimate:wrn-40-2, ...")
     add("--method", metavar="NAME", default="vanilla", help="vanilla, augmix, dann, uda-ss, ...")
-    add("--set", metavar="OPTION=VALUE", action="append", help="change the method or the plan")
+    add(
+        "--set", metavar="OPTION=VALUE", action="append", help="of the method or the plan: margin=2"
+    )
     add("--dataset", metavar="NAME", default="cifar10", help="default: %(default)s")
     add("--root", metavar="DIR", required=True, help="where it lies; nothing is downloaded")
-    add("--target", metavar="NAME", help="of dann, uda-ss, self-ensembling: the other domain")
+    other = "the other domain, for dann, uda-ss, self-ensembling; otherwise it is only scored"
+    add("--target", metavar="NAME", help=other)
     add("--target-root", metavar="DIR", help="where that lies (default: --root)")
     shifts = "see the target through a corruption, cifar/fog:3; repeatable"
     add("--target-shift", metavar="SHIFT", action="append", default=[], help=shifts)
@@ -51,14 +54,16 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.checkpoint import json_writer, tensors_writer, write_files
     from acclimate.copying import choose_device
     from acclimate.evaluation import evaluate
-    from acclimate.models import load
     from acclimate.models.written import written_record
     from acclimate.pretraining import load_examples, open_case, pretrain
+    from acclimate.pretraining.starting import fitted_to, trained_before
 
+    if args.model is None:
+        raise AcclimateError("expected --model, an architecture such as acclimate:wrn-40-2")
     plan, method = plan_and_method(args)
     device, out = choose_device(args.device), _folder(args.out)
     torch.manual_seed(args.seed)
-    loaded = load(args.model)
+    loaded = load_model(args)
     case = open_case(
         args.dataset,
         args.root,
@@ -67,10 +72,14 @@ def run(args: argparse.Namespace) -> int:
         target_shifts=args.target_shift,
         preprocessing=loaded.preprocessing,
         device=device,
+        learnt_from=method.uses_target,
         incomplete=args.incomplete,
         progress=not args.quiet,
     )
-    loaded = _for_classes_of(case.source, loaded, seed=args.seed)
+    loaded = fitted_to(case.source, loaded, seed=args.seed)
+    notes = _notes(args, loaded, method)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     data = case.identity()  # read once: it hashes every picture
     trained = pretrain(
         loaded.model,
@@ -79,18 +88,11 @@ def run(args: argparse.Namespace) -> int:
         plan,
         target=case.target_pictures(device),
         out=out,
-        identity={"model": args.model, **data},
+        identity=_identity(args, loaded, method, data),
         compiled=args.compile,
         progress=not args.quiet,
     )
-    # What is scored is what is written: the same numbers, rounded to half precision.
-    half = {
-        key: value.half() if value.is_floating_point() else value
-        for key, value in loaded.model.state_dict().items()
-    }
-    if not all(bool(torch.isfinite(value.float()).all()) for value in half.values()):
-        raise AcclimateError("the training diverged: weights are not finite; use a smaller --lr")
-    loaded.model.load_state_dict(half)
+    half = _rounded(loaded.model)
     errors = {
         domain: evaluate(loaded.model, images, device=device, progress=not args.quiet)
         .errors.error(interval=0.95)
@@ -98,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
     }  # fmt: skip
     summary = {
         "model": args.model,
+        "starts_from": trained_before(loaded),
         "method": repr(method),
         "plan": vars(plan),
         "dataset": args.dataset,
@@ -106,9 +109,11 @@ def run(args: argparse.Namespace) -> int:
         "preprocessing": loaded.preprocessing.describe() if loaded.preprocessing else None,
         "target": args.target,
         "target_shifts": args.target_shift,
+        "target_learnt_from": bool(case.targets),
         "error": {domain: vars(error) for domain, error in errors.items()},
         "losses": trained.losses,
         "seconds": round(trained.seconds, 1),
+        "notes": notes,
         "device": device.type,
         "command": " ".join(["acclimate", *sys.argv[1:]]),
         "versions": {
@@ -134,44 +139,58 @@ def run(args: argparse.Namespace) -> int:
 def plan_and_method(args: argparse.Namespace) -> tuple[Plan, Method]:
     """What the options ask for."""
     from acclimate.pretraining import METHODS, Plan
+    from acclimate.pretraining.options import sorted_options
 
     kind = METHODS[args.method]
-    for_plan, for_method = _sorted_options(args.set or [], Plan, kind)
-    asked = {"epochs": args.epochs, "batch_size": args.batch_size, "lr": args.lr}
-    return Plan(**asked, seed=args.seed, **for_plan), kind(**for_method)
+    asked = {name: getattr(args, name) for name in ("epochs", "batch_size", "lr", "seed")}
+    for_plan, for_method = sorted_options(args.set or [], kind, elsewhere=asked)
+    return Plan(**asked, **for_plan), kind(**for_method)
 
 
-def _for_classes_of(source: ImageSource, loaded: LoadedModel, *, seed: int) -> LoadedModel:
-    """The model with an output for every class of the data, made anew if it has others."""
+def _rounded(model: nn.Module) -> dict[str, Tensor]:
+    """The weights in half precision, which the model is given: what is scored is what is kept."""
     import torch
 
-    from acclimate.data import ClassList
-    from acclimate.models import load
-
-    names = source.class_names
-    if not names or loaded.classes is None:
-        return loaded
-    if len(names) != len(loaded.classes):
-        torch.manual_seed(seed)
-        loaded = load(loaded.name, num_classes=len(names))
-    return replace(loaded, classes=ClassList(tuple(names)))
+    half = {
+        key: value.half() if value.is_floating_point() else value
+        for key, value in model.state_dict().items()
+    }
+    if not all(bool(torch.isfinite(value.float()).all()) for value in half.values()):
+        raise AcclimateError("the training diverged: weights are not finite; use a smaller --lr")
+    model.load_state_dict(half)
+    return half
 
 
-def _sorted_options(words: list[str], *kinds: Any) -> list[dict[str, Any]]:
-    """What ``--set`` changes, as the options of each of several dataclasses, in their types."""
-    found: list[dict[str, Any]] = [{} for _ in kinds]
-    for key, value in parse_assignments(words).items():
-        for kind, options in zip(kinds, found, strict=True):
-            field = kind.__dataclass_fields__.get(key)
-            if field is not None:
-                several = str(field.type).startswith("tuple")
-                parsed = value.split(",") if several else parse_value(key, value, str(field.type))
-                options[key] = tuple(parsed) if several else parsed
-                break
-        else:
-            known = [name for kind in kinds for name in kind.__dataclass_fields__]
-            raise unknown_name("option", key, known)
-    return found
+def _notes(args: argparse.Namespace, loaded: LoadedModel, method: Method) -> list[str]:
+    """What the options mean that one might not have meant."""
+    from acclimate.pretraining.starting import trained_before
+
+    notes = []
+    weights = trained_before(loaded)
+    if weights is not None:
+        notes.append(
+            f"{args.model} goes on from weights that were trained before ({weights}); to train "
+            "from scratch, name a bare architecture (acclimate list models)"
+        )
+    if args.target is not None and not method.uses_target:
+        notes.append(f"{args.method} does not learn from the target; {args.target} is only scored")
+    return notes
+
+
+def _identity(
+    args: argparse.Namespace, loaded: LoadedModel, method: Method, data: dict[str, Any]
+) -> dict[str, Any]:
+    """What two commands have to share, beside plan and method, for one to go on with the other."""
+    fed = None if args.size is None or loaded.preprocessing is None else loaded.preprocessing
+    identity = {
+        "model": args.model,
+        "weights": args.weights,
+        "preprocessing": None if fed is None else fed.describe(),
+        **data,
+    }
+    if not method.uses_target:
+        del identity["target"]  # it is scored at the end, by whichever command is the last
+    return identity
 
 
 def _folder(out: str) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,7 +105,11 @@ class DinoState:
 @PARTS["objective"].register("dino")
 @dataclass(frozen=True, kw_only=True)
 class Dino(Objective):
-    """Self-distillation between crops. ``head`` names a safetensors file of a pretrained head.
+    """Self-distillation between crops.
+
+    ``head`` is a safetensors file with a trained head, or a model of this package that comes with
+    one, ``acclimate:vit-dino-cifar10``; its own sizes count then. Without, one of ``hidden``,
+    ``bottleneck`` and ``prototypes`` starts from scratch.
 
     Local crops are resized to ``local_size`` pixels, or to the image's own size (None), which every
     model accepts; a transformer built for changing sizes saves time with 96.
@@ -135,15 +140,16 @@ class Dino(Objective):
         classifier = find_classifier(learner.model)[1]
         assert isinstance(classifier.weight, Tensor)
         width = classifier.weight.shape[1]
-        head = DinoHead(
-            width, hidden=self.hidden, bottleneck=self.bottleneck, out=self.prototypes
-        ).reset(learner.generator)
-        if self.head is not None:
-            _fill(head, self.head)
+        if self.head is None:
+            head = DinoHead(
+                width, hidden=self.hidden, bottleneck=self.bottleneck, out=self.prototypes
+            ).reset(learner.generator)
+        else:
+            head = _trained_head(self.head, width)
         like = next(learner.model.parameters())
         return DinoState(
             head=head.to(like.device),
-            centre=torch.zeros(self.prototypes, device=like.device),
+            centre=torch.zeros(len(head.prototypes), device=like.device),
             generator=learner.generator,
         )
 
@@ -191,13 +197,26 @@ def _projections(values: Tensor | None) -> Tensor:
     return values
 
 
-def _fill(head: DinoHead, path: str) -> None:
-    tensors, _ = read_tensors(Path(path))
+def _trained_head(name: str, features: int) -> DinoHead:
+    """A head as large as its file says."""
+    shipped, path = name.removeprefix("acclimate:"), Path(name)
+    if shipped != name:
+        path = Path(str(files("acclimate.models"))) / "checkpoints" / f"{shipped}.head.safetensors"
+        if not path.is_file():
+            raise AcclimateError(f"no DINO head comes with {name!r}; give a safetensors file")
+    tensors, _ = read_tensors(path)
     try:
-        head.load_state_dict(tensors)
-    except RuntimeError as error:
+        prototypes, first = tensors["prototypes"], tensors["mlp.0.weight"]
+        head = DinoHead(
+            features, hidden=len(first), bottleneck=prototypes.shape[1], out=len(prototypes)
+        )
+        head.load_state_dict({key: tensor.float() for key, tensor in tensors.items()})
+    except (KeyError, RuntimeError) as error:
         detail = str(error).splitlines()[-1].strip()
-        raise AcclimateError(f"{path} holds no weights for this DINO head: {detail}") from error
+        raise AcclimateError(
+            f"{name} holds no weights for a DINO head on {features} features: {detail}"
+        ) from error
+    return head
 
 
 DINO = Recipe(

@@ -1,13 +1,15 @@
 """How source models are made: one training loop, and methods that say what it minimises."""
 
 from acclimate.pretraining.case import Case, open_case
+from acclimate.pretraining.dann import Dann
 from acclimate.pretraining.dino import Dino
-from acclimate.pretraining.domains import Dann, UdaSs
 from acclimate.pretraining.ensembling import SelfEnsembling
 from acclimate.pretraining.examples import Examples, load_examples, read_pictures
 from acclimate.pretraining.methods import METHODS, AugMix, Method, Vanilla
+from acclimate.pretraining.plan import Plan
 from acclimate.pretraining.schedule import learning_rate
-from acclimate.pretraining.training import Plan, Trained, pretrain
+from acclimate.pretraining.training import Trained, pretrain
+from acclimate.pretraining.uda_ss import UdaSs
 
 __all__ = [
     "METHODS",

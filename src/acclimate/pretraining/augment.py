@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from acclimate.errors import AcclimateError
+
 __all__ = ["crop_and_flip", "recoloured", "relit"]
 
 _TO_YIQ = torch.tensor(
@@ -27,6 +29,11 @@ def crop_and_flip(
     True
     """
     count, _, height, width = images.shape
+    if not 0 <= margin < min(height, width):
+        raise AcclimateError(
+            f"expected a margin >= 0 and < {min(height, width)}, the side of the pictures, got "
+            f"{margin}"
+        )
     device = images.device
     padded = functional.pad(images.float(), (margin,) * 4, mode="reflect").to(images.dtype)
     down, right = torch.randint(
@@ -80,18 +87,21 @@ def recoloured(
     return (mean + (lit - mean) * contrast).clamp(0, 1)
 
 
-def relit(images: Tensor, generator: torch.Generator) -> Tensor:
+def relit(images: Tensor, generator: torch.Generator, *, channels: bool = False) -> Tensor:
     """Float pictures scaled in brightness by 0.25 to 1.5, shifted, and half of them inverted.
 
     The intensity augmentation of self-ensembling (French et al. 2018), made for digits whose ink
-    may be brighter or darker than the paper.
+    may be brighter or darker than the paper. With ``channels`` each channel is changed by itself,
+    which gives grey pictures a colour.
 
     >>> relit(torch.rand(4, 3, 8, 8), torch.Generator()).shape
     torch.Size([4, 3, 8, 8])
     """
 
+    drawn = (*images.shape[:2], 1, 1) if channels else (len(images), 1, 1, 1)
+
     def uniform() -> Tensor:
-        return torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device)
+        return torch.rand(drawn, generator=generator, device=images.device)
 
     inverted = torch.where(uniform() < 0.5, 1 - images, images)
     scaled = (inverted - 0.5) * (0.25 + 1.25 * uniform()) + 0.5

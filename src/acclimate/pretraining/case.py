@@ -14,6 +14,7 @@ from acclimate.data import ImageSource, Preprocessing, Shift, ShiftedSource, ope
 from acclimate.data.base import digest
 from acclimate.errors import AcclimateError
 from acclimate.pretraining.examples import read_pictures
+from acclimate.pretraining.same_classes import check_same_classes
 
 __all__ = ["Case", "open_case"]
 
@@ -63,6 +64,7 @@ def open_case(
     target_shifts: Sequence[str] = (),
     preprocessing: Preprocessing | None = None,
     device: torch.device | str = "cpu",
+    learnt_from: bool = True,
     incomplete: bool = False,
     progress: bool = True,
 ) -> Case:
@@ -77,6 +79,7 @@ def open_case(
             CIFAR-10-C is ``target="cifar10", target_shifts=["cifar/fog:3"]``.
         preprocessing: how the model is fed.
         device: where pictures are corrupted.
+        learnt_from: False leaves the target for scoring alone, and its train split unopened.
         incomplete: take data sets with gaps.
         progress: show bars on stderr.
     """
@@ -99,12 +102,16 @@ def open_case(
     if target is None:
         return Case(source=source, scored=scored)
     place = root if target_root is None else target_root
-    train, test = (opened(target, place, split) for split in ("train", "test"))
+    test = opened(target, place, "test")
+    check_same_classes(dataset, source, target, test)
+    train = [opened(target, place, "train")] if learnt_from else []
     if not shifts:
-        return Case(source=source, targets=[train], scored={**scored, "target": test})
+        return Case(source=source, targets=train, scored={**scored, "target": test})
     return Case(
         source=source,
-        targets=[ShiftedSource(train, shift, cache=0, device=device) for shift in shifts],
+        targets=[
+            ShiftedSource(each, shift, cache=0, device=device) for each in train for shift in shifts
+        ],
         scored=scored
         | {f"target {shift}": ShiftedSource(test, shift, device=device) for shift in shifts},
     )

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from acclimate.errors import AcclimateError
 from acclimate.methods.crops import random_crops
 from acclimate.methods.dino import GLOBAL_CROPS, DinoHead, distillation
 from acclimate.outputs import find_classifier
 from acclimate.pretraining.augment import crop_and_flip, recoloured
+from acclimate.pretraining.checks import check_option
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
 __all__ = ["Dino", "DinoParts"]
@@ -85,13 +85,13 @@ class Dino(Method):
 
     def __post_init__(self) -> None:
         for name in ("student_temperature", "teacher_temperature"):
-            if not getattr(self, name) > 0:
-                raise AcclimateError(f"expected {name} > 0, got {getattr(self, name)}")
+            check_option(self, name, low=0, open_low=True)
         for name in ("centre_momentum", "momentum"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise AcclimateError(f"expected {name} >= 0 and <= 1, got {getattr(self, name)}")
-        if self.local_crops < 0:
-            raise AcclimateError(f"expected local_crops >= 0, got {self.local_crops}")
+            check_option(self, name, low=0, high=1)
+        check_option(self, "local_crops", low=0)
+        for name in ("local_size", "hidden", "bottleneck"):
+            check_option(self, name, low=1)
+        check_option(self, "prototypes", low=2)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """The student's head, the teacher, and the probe."""

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from acclimate.errors import AcclimateError
 from acclimate.pretraining.augment import relit
+from acclimate.pretraining.checks import check_option
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
 __all__ = ["SelfEnsembling", "moved"]
@@ -37,11 +38,13 @@ class SelfEnsembling(Method):
         flip: mirror pictures; digits are not to be mirrored.
         intensity: scale, shift and invert the brightness.
         weight: of the difference between student and teacher.
-        balance: weight of the loss that keeps the answers on the target evenly spread.
+        balance: weight of the loss that keeps the answers on the target evenly spread, which is
+            the binary cross-entropy of each class, added up.
         momentum: how much of the teacher stays at each step.
     """
 
     uses_target: ClassVar[bool] = True
+    revision: ClassVar[int] = 2  # before, the classes of the balance were averaged
 
     confidence: float | None = 0.968
     augmentation: Augmentation = "tf"
@@ -56,6 +59,10 @@ class SelfEnsembling(Method):
             raise AcclimateError(
                 f"expected an augmentation of none, tf or tfa, got {self.augmentation!r}"
             )
+        check_option(self, "confidence", low=0, high=1, open_high=True)
+        check_option(self, "momentum", low=0, high=1, open_high=True)
+        for name in ("weight", "balance"):
+            check_option(self, name, low=0)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """The teacher, at first the same as the student."""
@@ -80,7 +87,7 @@ class SelfEnsembling(Method):
         spread = spread.clamp(1e-6, 1 - 1e-6)
         even = 1 / len(spread)
         # By hand: torch refuses its binary cross-entropy in mixed precision.
-        balance = -(even * spread.log() + (1 - even) * (1 - spread).log()).mean()
+        balance = -(even * spread.log() + (1 - even) * (1 - spread).log()).sum()
         total: Tensor = source + self.weight * (agreement + self.balance * share * balance)
         return total
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from acclimate.pretraining.augment import crop_and_flip
 from acclimate.pretraining.augmix import augmix
+from acclimate.pretraining.checks import check_option
 from acclimate.registry import Registry
 
 __all__ = ["METHODS", "AugMix", "Batch", "Forward", "Method", "Vanilla"]
@@ -42,9 +43,14 @@ class Batch:
 
 
 class Method:
-    """A way to train. Subclasses write ``loss`` and, where they need them, the others."""
+    """A way to train: a frozen dataclass of its options.
+
+    Subclasses write ``loss`` and, where they need them, the others. ``revision`` grows when the
+    same options come to mean another computation: an older training is not gone on with then.
+    """
 
     uses_target: ClassVar[bool] = False
+    revision: ClassVar[int] = 1
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """What goes along with the model, and is thrown away with the training."""
@@ -76,6 +82,9 @@ class Vanilla(Method):
     flip: bool = True
     margin: int = 4
 
+    def __post_init__(self) -> None:
+        check_option(self, "margin", low=0)
+
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """Mean cross-entropy."""
         images = crop_and_flip(batch.images, batch.generator, margin=self.margin, flip=self.flip)
@@ -95,6 +104,10 @@ class AugMix(Method):
     consistency: float = 12.0
     flip: bool = True
     margin: int = 4
+
+    def __post_init__(self) -> None:
+        check_option(self, "consistency", low=0)
+        check_option(self, "margin", low=0)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """Cross-entropy of the plain picture plus ``consistency`` times the divergence."""

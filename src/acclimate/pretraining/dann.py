@@ -1,0 +1,119 @@
+"""Domain-adversarial training: features by which source and target cannot be told apart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from acclimate.pretraining.augment import crop_and_flip, relit
+from acclimate.pretraining.checks import check_colour, check_option
+from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
+
+__all__ = ["Dann", "reversal", "reversed_gradient"]
+
+
+class _Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, strength: float) -> Tensor:
+        ctx.strength = strength
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return -ctx.strength * gradients[0], None
+
+
+def reversed_gradient(x: Tensor, strength: float) -> Tensor:
+    """The same numbers; on the way back their gradient is turned round.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> reversed_gradient(x, 0.5).sum().backward()
+    >>> x.grad
+    tensor([-0.5000])
+    """
+    turned: Tensor = _Reversed.apply(x, strength)  # type: ignore[no-untyped-call]
+    return turned
+
+
+def reversal(progress: float) -> float:
+    """How strongly, by how far the training is: from 0 towards 1.
+
+    >>> reversal(0.0), round(reversal(0.5), 3)
+    (0.0, 0.987)
+    """
+    return 2 / (1 + math.exp(-10 * progress)) - 1
+
+
+@METHODS.register("dann")
+@dataclass(frozen=True, kw_only=True)
+class Dann(Method):
+    """Domain-adversarial training (Ganin & Lempitsky 2015).
+
+    A head learns to tell source from target by the features; its gradient, turned round, teaches
+    the model features it cannot tell them by.
+
+    Attributes:
+        strength: what the turned gradient grows to. 1, as published, is not the best for a deep
+            network, which fools the head with classes of the target that lie on other classes of
+            the source: from MNIST to MNIST-M with wrn-26-2-bn, ``intensity``, ``colour`` and
+            ``margin=2`` (SGD at 0.02, 8 epochs, one seed) 34.1 % of the target end up wrong at 1,
+            and 26.0 % at 0.1. How the head is shown the domains mattered less: one at a time,
+            with its batch norm hiding shifts of the mean from it, 26.6 % were wrong at 0.3.
+        delay: the share of the training before it begins to grow; by then there are classes.
+        flip: mirror pictures.
+        margin: by how many pixels to move them.
+        intensity: change and invert the brightness of both domains, as self-ensembling may.
+        colour: with ``intensity``, that of each channel by itself: grey ink becomes coloured.
+    """
+
+    uses_target: ClassVar[bool] = True
+    revision: ClassVar[int] = 2  # before, the judge saw one domain at a time
+
+    strength: float = 1.0
+    delay: float = 0.0
+    flip: bool = False
+    margin: int = 0
+    intensity: bool = False
+    colour: bool = False
+
+    def __post_init__(self) -> None:
+        check_option(self, "strength", low=0)
+        check_option(self, "delay", low=0, high=1, open_high=True)
+        check_option(self, "margin", low=0)
+        check_colour(self)
+
+    def heads(self, model: nn.Module, features: int) -> nn.Module:
+        """The judge of domains."""
+        return nn.Sequential(
+            nn.Linear(features, 100), nn.BatchNorm1d(100), nn.ReLU(), nn.Linear(100, 2)
+        )
+
+    def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
+        """Cross-entropy of the source's classes plus that of the domains."""
+        assert batch.target is not None
+        domains = (batch.images, batch.target)
+        # The model sees one after the other, since mixed they would share their batch statistics;
+        # the judge sees both at once, since its batch norm would hide what sets them apart.
+        (logits, source), (_, target) = [forward(self._input(images, batch)) for images in domains]
+        since = max(0.0, batch.progress - self.delay) / (1 - self.delay)
+        features = torch.cat([source.float(), target.float()])
+        judged = heads(reversed_gradient(features, self.strength * reversal(since)))
+        truth = torch.cat(
+            [
+                torch.full((len(images),), domain, device=images.device)
+                for domain, images in enumerate(domains)
+            ]
+        )
+        classes = functional.cross_entropy(logits.float(), batch.labels)
+        return classes + functional.cross_entropy(judged.float(), truth)
+
+    def _input(self, images: Tensor, batch: Batch) -> Tensor:
+        seen = crop_and_flip(images, batch.generator, margin=self.margin, flip=self.flip) / 255
+        if self.intensity:
+            seen = relit(seen, batch.generator, channels=self.colour)
+        return batch.normalize(seen)
