@@ -172,6 +172,61 @@ def test_episodic_treats_every_batch_as_the_first_and_answers_after_the_update()
     torch.testing.assert_close(answers[1], learner.predict(BATCHES[1]))
 
 
+def test_episodic_is_an_episode_per_batch() -> None:
+    episodic = Stream(bn_net(), "ent", options=LR, episodic=True)
+    named = Stream(bn_net(), "ent", options={**LR, "episode": "batch"})
+    assert episodic.learner.recipe == named.learner.recipe
+    assert episodic.episodic
+    assert named.episodic
+    for x in BATCHES[:3]:
+        assert torch.equal(episodic(x), named(x))
+    per_image = Stream(gn_net(), "ent", options={**LR, "episode": "image"}, episodic=True)
+    assert per_image.learner.recipe.episode == "image"  # said more exactly by the recipe
+
+
+def test_an_episode_cannot_answer_before_it_learnt() -> None:
+    message = "an episode answers after its update: expected answer='after'"
+    for options, episodic in (({"episode": "image"}, False), ({}, True)):
+        with pytest.raises(AcclimateError, match=message):
+            Stream(bn_net(), "ent", options=options, episodic=episodic, answer="before")
+    assert Stream(bn_net(), "ent", episodic=True, answer="after").answer == "after"
+
+
+@pytest.mark.parametrize("episode", ["batch", "image"])
+def test_a_paused_stream_of_episodes_only_predicts(episode: str) -> None:
+    options = {**LR, "episode": episode, "normalization": "mixture"}
+    stream = Stream(bn_net(), "ent", options=options)
+    learnt = stream(BATCHES[0])
+    backwards = stream.learner.backwards
+    stream.pause()
+    known = Learner(bn_net(), get_recipe("bn-prior")).predict(BATCHES[0])
+    torch.testing.assert_close(stream(BATCHES[0]), known)
+    assert stream.learner.backwards == backwards
+    stream.resume()
+    assert torch.equal(stream(BATCHES[0]), learnt)
+
+
+def test_episodes_move_to_another_precision() -> None:
+    stream = Stream(bn_net(), "ent", options=LR, episodic=True)
+    stream(BATCHES[0])
+    stream.double()
+    expected = Stream(bn_net().double(), "ent", options=LR, episodic=True)
+    x = BATCHES[1].double()
+    torch.testing.assert_close(stream(x), expected(x))
+    torch.testing.assert_close(stream(x), expected(x))
+
+
+def test_a_broken_episode_is_answered_by_the_source_and_leaves_nothing() -> None:
+    stream = Stream(bn_net(), "ent", options=LR, episodic=True)
+    broken = BATCHES[0].clone()
+    broken[0] = float("nan")
+    torch.testing.assert_close(stream(broken)[1:], bn_net()(broken)[1:].detach())
+    assert stream.events == []
+    assert torch.equal(
+        stream(BATCHES[1]), Stream(bn_net(), "ent", options=LR, episodic=True)(BATCHES[1])
+    )
+
+
 def test_batches_of_any_size_down_to_one() -> None:
     stream = Stream(bn_net(), "ent", options=LR)
     assert [len(stream(images(n))) for n in (7, 3, 2)] == [7, 3, 2]

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from acclimate import parallel
 from acclimate._version import __version__
+from acclimate.acceleration import EXACT, Acceleration, check_speed, choose
 from acclimate.copying import choose_device, copy_model, floating_dtype
 from acclimate.data import ImageSource, Preprocessing, batches, open_images
 from acclimate.data.labels import Labels
@@ -29,7 +30,7 @@ from acclimate.recipes import get_recipe
 from acclimate.result import AdaptationResult
 from acclimate.run import AdaptationRun
 from acclimate.run_folder import RunFolder, fingerprint
-from acclimate.words import Keep
+from acclimate.words import Keep, Speed
 
 __all__ = ["adapt"]
 
@@ -51,6 +52,7 @@ def adapt(
     checkpoint_every: float = 30.0,
     device: str | torch.device | None = None,
     seed: int = 0,
+    speed: Speed = "auto",
     inplace: bool = False,
     progress: bool = True,
 ) -> AdaptationResult:
@@ -77,6 +79,9 @@ def adapt(
         checkpoint_every: seconds between checkpoints.
         device: where to run; CUDA when there is one, else the CPU.
         seed: order of the images and every random draw. Same seed, same answer.
+        speed: "auto" runs the model in bfloat16 and channels last where that is faster and gives
+            the same answers, "max" tries it everywhere, "exact" never: the same call then gives
+            the same bits.
         inplace: adapt the model itself instead of a copy.
         progress: show progress bars on stderr.
 
@@ -99,6 +104,7 @@ def adapt(
             raise AcclimateError(f"expected a seed >= 0 and < 2**63, got {seed}")
         if keep not in get_args(Keep):
             raise unknown_name("choice for keep", str(keep), get_args(Keep))
+        check_speed(speed)
         guard = make_guard(guard)
         chosen = get_recipe(recipe)
         chosen.with_options(options or {}).check(module)  # before an hour of reading images
@@ -123,17 +129,17 @@ def adapt(
         size = _batch_size(chosen, module, images, batch_size)
         if guard.action != "off":
             warn_of_temperatures(chosen)
-        identity = _identity(name, module, chosen, images, size, seed, guard, keep, where)
+        identity = _identity(name, module, chosen, images, size, seed, guard, keep, where, speed)
         module = (module if inplace else copy_model(module)).to(where).eval()
         class_names = loaded.classes.names if loaded and loaded.classes else None
-        _try_out(module, images, class_names, where)  # a mistake shows before the folder is claimed
+        # A mistake shows before the folder is claimed.
+        shown = _try_out(module, images, class_names, where)
     parallel.same(identity, "processes in a group adapt one model to the same images")
     folder = None if out is None else RunFolder(out, identity, every=checkpoint_every)
     if folder and folder.finished:
         return folder.load(module, class_names)
 
     learner = Learner(module, chosen, batch_size=size, seed=seed)
-    notes += _notes(learner)
     passes = Passes(
         images,
         batch_size=size,
@@ -143,9 +149,14 @@ def adapt(
         shared=True,
     )
     run = AdaptationRun(learner, passes, guard=guard, keep=keep, seed=seed)
+    resumed = False
     if folder:
         run.checkpoint = folder.checkpoint
-        folder.resume(run)
+        resumed = folder.resume(run)
+    if not resumed:  # else it runs as it began
+        learner.network.accelerate(_acceleration(module, shown, size, speed))
+    notes += _notes(learner)
+    record = {**identity, "acceleration": str(learner.network.acceleration)}
     try:
         predictions, verdict = run.execute()
     except BaseException:
@@ -162,7 +173,7 @@ def adapt(
         class_names=class_names,
         skipped=len(images.skipped),
         notes=notes,
-        record=identity,
+        record=record,
     )
     if folder:
         folder.finish(result)
@@ -188,7 +199,7 @@ def _try_out(
     images: ImageSource,
     class_names: Sequence[str] | None,
     device: torch.device,
-) -> None:
+) -> Tensor:
     """Ask the model about one image: does it take these images, do classes and labels fit?"""
     batch = next(iter(batches(images, batch_size=1, order=torch.tensor([0]), device=device)))
     try:
@@ -214,6 +225,14 @@ def _try_out(
             f"expected labels below the model's {classes} classes, got {highest}; "
             "is this the model for these classes?"
         )
+    return batch.images.to(floating_dtype(model))
+
+
+def _acceleration(model: nn.Module, image: Tensor, size: int, speed: Speed) -> Acceleration:
+    """How to run the model on batches of so many images like this one."""
+    if parallel.active():  # processes must not choose differently
+        return EXACT
+    return choose(model, image.expand(size, *image.shape[1:]), speed=speed)
 
 
 def _label_notes(images: ImageSource) -> list[str]:
@@ -227,6 +246,8 @@ def _notes(learner: Learner) -> list[str]:
     recipe, notes = learner.recipe, []
     if recipe.learns and recipe.selector.changes_architecture:
         notes.append("the model handed back has new layers (keys with acclimate_adapter)")
+    if learner.network.acceleration.changes:
+        notes.append(f"the model ran in {learner.network.acceleration}; speed=exact does not")
     if parallel.active():
         notes.append(f"each batch was shared out over {parallel.world()} processes")
     return notes + scaling_note(learner)
@@ -242,6 +263,7 @@ def _identity(
     guard: Guard,
     keep: Keep,
     device: torch.device,
+    speed: Speed,
 ) -> dict[str, Any]:
     versions = {
         "acclimate": __version__,
@@ -261,5 +283,6 @@ def _identity(
         "guard": vars(guard),
         "keep": keep,
         "device": device.type,
+        "speed": speed,
         "versions": versions,
     }

@@ -1,4 +1,7 @@
-"""Houlsby et al.'s bottleneck adapters for transformer blocks, hooked in, nothing wrapped."""
+"""New layers in a trained model, hooked in, nothing wrapped: the model's own keys stay.
+
+Houlsby et al.'s bottleneck adapters for transformer blocks, and a module for the input.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["BottleneckAdapter", "insert_adapters", "remove_adapters", "transformer_sublayers"]
+__all__ = [
+    "NAME",
+    "BottleneckAdapter",
+    "insert_adapters",
+    "insert_input_adapter",
+    "remove_adapters",
+    "remove_input_adapter",
+    "transformer_sublayers",
+]
 
 _ATTENTION = ("attn", "attention", "self_attention", "self_attn")
 _MLP = ("mlp", "feed_forward", "ffn")
@@ -77,8 +88,46 @@ def insert_adapters(model: nn.Module, *, width: int, generator: torch.Generator)
         sublayer.register_forward_hook(_adapt_output)
 
 
+def _adapt_input(host: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    adapter: nn.Module = getattr(host, NAME)
+    if args:
+        return (adapter(args[0]), *args[1:]), kwargs
+    name = next(iter(kwargs))  # some libraries' models are called with pixel_values=images
+    return args, {**kwargs, name: adapter(kwargs[name])}
+
+
+def _first(model: nn.Module) -> nn.Module:
+    """The module that is given the images: the model, or where it is a plain chain, its first."""
+    # A chain would call whatever is added to it as its last link.
+    while type(model).forward is nn.Sequential.forward and len(list(model.children())):
+        model = next(model.children())
+    return model
+
+
+def insert_input_adapter(model: nn.Module, adapter: nn.Module) -> None:
+    """Let a model see its images through an adapter; it takes the place of one before it."""
+    remove_input_adapter(model)
+    host = _first(model)
+    host.add_module(NAME, adapter)
+    host.register_forward_pre_hook(_adapt_input, with_kwargs=True)
+
+
+def remove_input_adapter(model: nn.Module) -> nn.Module | None:
+    """Take the input's adapter out again; the adapter, or None where there is none."""
+    host = _first(model)
+    for key, hook in list(host._forward_pre_hooks.items()):
+        if hook is _adapt_input:
+            del host._forward_pre_hooks[key]
+            host._forward_pre_hooks_with_kwargs.pop(key, None)
+            adapter: nn.Module = getattr(host, NAME)
+            delattr(host, NAME)
+            return adapter
+    return None
+
+
 def remove_adapters(model: nn.Module) -> None:
     """Take all adapters out again, and the hooks that call them."""
+    remove_input_adapter(model)
     for module in model.modules():
         if hasattr(module, NAME):
             delattr(module, NAME)

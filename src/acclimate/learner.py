@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from acclimate import parallel
+from acclimate.acceleration import EXACT, Acceleration
 from acclimate.errors import AcclimateError
+from acclimate.network import Network
 from acclimate.normalization import StatisticsControl
-from acclimate.outputs import Outputs, find_classifier, logits_of
+from acclimate.outputs import Outputs, find_classifier
 from acclimate.parts import Part
 from acclimate.recipe import Recipe
 from acclimate.state import pack, transform, under, unpack
@@ -48,18 +49,27 @@ class Learner:
     """
 
     def __init__(
-        self, model: nn.Module, recipe: Recipe, *, batch_size: int | None = None, seed: int = 0
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        *,
+        batch_size: int | None = None,
+        seed: int = 0,
+        acceleration: Acceleration = EXACT,
     ) -> None:
         recipe.check(model)
         if parallel.active():
             _check_shareable(model, recipe)
         self.model = model.eval()
+        self.network = Network(self.model, acceleration)
         self.recipe = recipe
         self.batch_size = recipe.batch_size if batch_size is None else batch_size
         if self.batch_size < 1:
             raise AcclimateError(f"expected batch_size >= 1, got {batch_size}")
         at_own_size = DEFAULT_LR if recipe.optimizer.lr is None else recipe.optimizer.lr
-        self.lr = at_own_size * self.batch_size / recipe.batch_size
+        # An episode of one image is one image, however many arrive together.
+        scale = 1.0 if recipe.episode == "image" else self.batch_size / recipe.batch_size
+        self.lr = at_own_size * scale
         self.generator = torch.Generator().manual_seed(seed)
         self.steps = 0
         self.forwards = 0
@@ -67,6 +77,7 @@ class Learner:
         self._features: Tensor | None = None
         self._counted: tuple[Tensor, int] | None = None
         self._fresh: dict[str, Tensor] | None = None
+        self._overwritten: dict[str, Tensor] = {}
         self._asked_gradient = {name: p.requires_grad for name, p in model.named_parameters()}
         self.parts: dict[str, Part] = recipe.parts()
         self.states: dict[str, Any] = {}
@@ -147,9 +158,9 @@ class Learner:
             others = None if weights is None else under(f"{slot}:", weights)
             images = part.transform(self.states[slot], images, others)
         own = {name: tensor for name, tensor in (weights or {}).items() if ":" not in name}
-        logits = self._ask(images, None if weights is None else own)
+        logits = self.network.ask(images, self.statistics, None if weights is None else own)
         features, self._features = self._features, None
-        features = None if features is None else features[: len(images)]
+        features = None if features is None else features[: len(images)].to(logits.dtype)
         projections = None
         if self.recipe.objective is not None and features is not None:
             state = self.states.get("objective")
@@ -157,22 +168,10 @@ class Learner:
             projections = self.recipe.objective.project(state, features, own_head)
         return Outputs(logits, features, projections)
 
-    def _ask(self, images: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        # Few models take no image at all, but this process must be there for the others: it shows
-        # one that counts nowhere, neither in the statistics nor in the loss.
-        absent = len(images) == 0 and parallel.active()
-        self.statistics.expect_stand_in(absent)
-        shown = images.new_zeros(1, *images.shape[1:]) if absent else images
-        if weights is None:
-            returned = self.model(shown)
-        else:
-            returned = functional_call(self.model, dict(weights), (shown,))
-        logits = logits_of(returned)
-        return logits[:0] if absent else logits
-
     def step(self, images: Tensor) -> StepResult:
         """Predict, then learn from one batch of images; an episode learns, then predicts."""
-        return self._step(images) if self.recipe.episode is None else self._episodes(images)
+        with self.network.acceleration.kernels(images.device):
+            return self._step(images) if self.recipe.episode is None else self._episodes(images)
 
     def _episodes(self, images: Tensor) -> StepResult:
         episodes = images.split(1) if self.recipe.episode == "image" else (images,)
@@ -197,11 +196,11 @@ class Learner:
         with torch.set_grad_enabled(self.recipe.learns):
             step = self._collect(images)
             answer = self._answer(step, images)
-            loss = self._update(step) if self.recipe.learns else None
+            step.loss = self._update(step) if self.recipe.learns else None
         self.steps += 1
         for slot, part in self.parts.items():
             part.after_step(self.states[slot], step)
-        return StepResult(answer, loss)
+        return StepResult(answer, step.loss)
 
     def predict(self, images: Tensor) -> Tensor:
         """The logits for a batch, keeping nothing that was learnt from it."""
@@ -315,15 +314,25 @@ class Learner:
     @torch.no_grad()
     def restore_source(self) -> None:
         """Put the source's parameters back."""
+        for name, tensor in self._overwritten.items():
+            self.model.get_parameter(name).copy_(tensor)
         for name, parameter in self.learning.items():
             parameter.copy_(self.source[name])
 
+    @torch.no_grad()
+    def overwrite(self, name: str, value: Tensor) -> None:
+        """Write a parameter of the plain model, for a part's ``export``."""
+        parameter = self.model.get_parameter(name)
+        self._overwritten.setdefault(name, parameter.detach().clone())
+        parameter.copy_(value.view_as(parameter))
+
     def forward_plain(self, images: Tensor) -> Tensor:
         """The model as it stands, with its own buffers: what a user without this package gets."""
-        return self._ask(images)
+        return self.network.ask(images, self.statistics)
 
     def release(self) -> nn.Module:
         """Take all hooks and flags off: the plain model, with whatever it has learnt."""
+        self.network.decelerate()
         self.statistics.release()
         for slot, part in self.parts.items():
             part.export(self.states[slot], self)
@@ -378,7 +387,7 @@ def _check_shareable(model: nn.Module, recipe: Recipe) -> None:
 def scaling_note(learner: Learner) -> list[str]:
     """Said out loud: that the learning rate was scaled with the batch size."""
     recipe, size = learner.recipe, learner.batch_size
-    if not recipe.learns or size == recipe.batch_size:
+    if not recipe.learns or size == recipe.batch_size or recipe.episode == "image":
         return []
     return [
         f"learning rate {learner.lr * recipe.batch_size / size:g} holds for batches of "

@@ -265,6 +265,8 @@ class Normalization(Part, ABC):
     """Where the statistics come from."""
 
     adapts: ClassVar[bool] = True
+    exports: ClassVar[bool] = True
+    """Whether batch norm as it is, with other statistics, does the same."""
 
     @abstractmethod
     def batch_weight(self, images: int) -> float:

@@ -58,9 +58,7 @@ class Part:
         """Replace the batch that arrived by the batch to learn from (a memory)."""
         return images
 
-    def transform(
-        self, state: Any, images: Tensor, weights: Mapping[str, Tensor] | None
-    ) -> Tensor:
+    def transform(self, state: Any, images: Tensor, weights: Mapping[str, Tensor] | None) -> Tensor:
         """Change what the model is shown, with the state's own parameters or with others."""
         return images
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from torch import Tensor
+
+from acclimate.errors import AcclimateError
 from acclimate.parts import PARTS, Part
 
-__all__ = ["Predictor", "Student"]
+if TYPE_CHECKING:
+    from acclimate.learner import Learner
+    from acclimate.step import Step
+
+__all__ = ["Predictor", "Student", "TeacherAnswers"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,3 +32,25 @@ class Predictor(Part):
 @dataclass(frozen=True, kw_only=True)
 class Student(Predictor):
     """The model that learns."""
+
+
+@PARTS["predictor"].register("teacher")
+@dataclass(frozen=True, kw_only=True)
+class TeacherAnswers(Predictor):
+    """The teacher, which is also the model that is handed back."""
+
+    def prepare(self, learner: Learner) -> None:
+        """Refuse a recipe that has no teacher to ask."""
+        if "teacher" not in learner.states:
+            raise AcclimateError(
+                f"recipe {learner.recipe.name!r} learns nothing, so it has no teacher to answer; "
+                "choose predictor=student"
+            )
+
+    def predict(self, state: Any, step: Step) -> Tensor:
+        """The teacher's logits."""
+        return step.teacher.logits
+
+    def export(self, state: Any, learner: Learner) -> None:
+        """Put the teacher in the student's place."""
+        learner.recipe.teacher.take_over(learner.states["teacher"], learner)

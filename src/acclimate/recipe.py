@@ -82,7 +82,7 @@ class Recipe:
     @property
     def exports(self) -> bool:
         """Whether a plain model can give this recipe's answers."""
-        return self.episode is None and self.predictor.exports
+        return self.episode is None and self.predictor.exports and self.normalization.exports
 
     def parts(self) -> dict[str, Part]:
         """The parts by slot, in the order in which they are prepared."""

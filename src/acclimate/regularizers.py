@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from acclimate.parts import PARTS, Part
 
-__all__ = ["NoRegularizer", "Regularizer"]
+if TYPE_CHECKING:
+    from acclimate.learner import Learner
+
+__all__ = ["NoRegularizer", "Regularizer", "forget"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,3 +22,12 @@ class Regularizer(Part):
 @dataclass(frozen=True, kw_only=True)
 class NoRegularizer(Regularizer):
     """Nothing: the paper's own methods add no term to the objective."""
+
+
+def forget(learner: Learner) -> None:
+    """Back to the source: parameters, the optimiser's moments, and what was remembered for them."""
+    learner.restore_source()
+    learner.states["optimizer"].state.clear()
+    learner.statistics.release()
+    for slot in ("normalization", "teacher", "filter"):
+        learner.states[slot] = learner.parts[slot].prepare(learner)

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acclimate.adapters import insert_adapters
+from acclimate.adapters import NAME
 from acclimate.checkpoint import json_writer, read_tensors, tensors_writer, text_writer, write_files
 from acclimate.errors import AcclimateError
 from acclimate.history import History
 from acclimate.recipe import Recipe
-from acclimate.selectors import Adapters
 from acclimate.verdict import Verdict
 
 __all__ = ["AdaptationResult"]
@@ -143,8 +142,8 @@ class AdaptationResult:
         except (OSError, ValueError, KeyError) as error:
             raise AcclimateError(f"{folder} does not hold a finished result: {error}") from error
         recipe = Recipe.from_dict(summary["recipe"])
-        if isinstance(recipe.selector, Adapters) and recipe.learns:
-            insert_adapters(model, width=recipe.selector.width, generator=torch.Generator())
+        if any(NAME in key.split(".") for key in tensors):
+            recipe.selector.extend(model, torch.Generator())
         _fill(model, tensors, folder)
         return cls(
             model=model.eval(),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from acclimate import parallel
+from acclimate.acceleration import Acceleration
 from acclimate.adapters import remove_adapters
 from acclimate.data import Batch, batch_count, epoch_order
 from acclimate.errors import AcclimateWarning
@@ -75,7 +76,8 @@ class AdaptationRun:
         tensors = {f"learner/{k}": v for k, v in self.learner.state_tensors().items()}
         for name in ("progress", "watch", "tally"):
             tensors |= {f"{name}/{k}": v for k, v in pack(getattr(self, name)).items()}
-        return tensors, {"history": self.history.to_dict()}
+        acceleration = asdict(self.learner.network.acceleration)
+        return tensors, {"history": self.history.to_dict(), "acceleration": acceleration}
 
     def load_state(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
@@ -83,6 +85,9 @@ class AdaptationRun:
         for name in ("progress", "watch", "tally"):
             unpack(getattr(self, name), under(f"{name}/", tensors))
         self.history = History.from_dict(record["history"])
+        # The same way to the end, even if another would look faster today.
+        self.learner.network.decelerate()
+        self.learner.network.accelerate(Acceleration(**record["acceleration"]))
 
     # The run, from top to bottom.
 
@@ -264,16 +269,23 @@ class AdaptationRun:
         learner, statistics = self.learner, self.learner.statistics
         learns = learner.recipe.steps
         weight = learner.recipe.normalization.export_weight(learner.batch_size)
-        adapts_statistics = bool(learner.recipe.normalization.adapts and statistics.layers)
+        # Episodes keep nothing: there is no state whose statistics could be handed back.
+        keeps = learner.recipe.episode is None
+        adapts_statistics = bool(
+            keeps and learner.recipe.normalization.adapts and statistics.layers
+        )
         missing = self._batch_classes is None or (adapts_statistics and self._pool is None)
         if missing and (adapts_statistics or learns):
             scores = self._batch_statistics_pass("statistics")
             if not learns:
                 self._record_start(scores)
         source_buffers = statistics.buffers()
-        if weight and self._pool is not None:
-            statistics.write(self._pool, weight=weight)
-        predictions = self._final_predictions()
+
+        def write_statistics() -> None:
+            if weight and self._pool is not None:
+                statistics.write(self._pool, weight=weight)
+
+        predictions = self._final_predictions(write_statistics)
         if self._batch_classes is not None:
             gap = (predictions.classes != self._batch_classes).double().mean()
             self.history.statistics_gap = float(gap)
@@ -292,10 +304,11 @@ class AdaptationRun:
             verdict = Verdict("refused", f"{verdict.reason}; the source model is handed back")
         return predictions, verdict
 
-    def _final_predictions(self) -> Predictions:
+    def _final_predictions(self, write_statistics: Callable[[], None]) -> Predictions:
         """The answers of the model handed back, or of the recipe where no plain model has them."""
         learner = self.learner
         if learner.recipe.exports:
+            write_statistics()
             learner.release()
             predictions, self.history.final = self._pass(
                 "predictions", lambda batch: learner.forward_plain(batch.images)
@@ -304,6 +317,7 @@ class AdaptationRun:
             predictions, self.history.final = self._pass(
                 "predictions", lambda batch: learner.predict(self._images(batch))
             )
+            write_statistics()  # not before: the recipe mixes the batch's with the source's
             learner.release()
         return predictions
 

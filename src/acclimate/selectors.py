@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from acclimate.adapters import insert_adapters, transformer_sublayers
@@ -16,7 +17,16 @@ from acclimate.parts import PARTS, Part, check_range
 if TYPE_CHECKING:
     from acclimate.learner import Learner
 
-__all__ = ["Adapters", "All", "LastLayer", "Linear", "NormAffine", "Selector", "is_norm"]
+__all__ = [
+    "Adapters",
+    "All",
+    "Backbone",
+    "LastLayer",
+    "Linear",
+    "NormAffine",
+    "Selector",
+    "is_norm",
+]
 
 _NORMS = (
     nn.modules.batchnorm._NormBase,  # batch and instance norm, 1-, 2- and 3-D, synchronised
@@ -52,6 +62,9 @@ class Selector(Part, ABC):
     @abstractmethod
     def names(self, model: nn.Module) -> list[str]:
         """The names of the parameters that learn."""
+
+    def extend(self, model: nn.Module, generator: torch.Generator) -> None:
+        """Give a plain model the layers that learning with this selector adds."""
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model in which nothing would learn."""
@@ -109,6 +122,19 @@ class All(Selector):
         return [name for name, _ in model.named_parameters()]
 
 
+@PARTS["selector"].register("backbone")
+@dataclass(frozen=True, kw_only=True)
+class Backbone(Selector):
+    """Everything below the classifier, which stays as the source has it."""
+
+    nothing = "no parameters below its classifier; choose selector=last-layer"
+
+    def names(self, model: nn.Module) -> list[str]:
+        """All but the classifier's, and what it shares with other layers."""
+        frozen = {id(p) for p in find_classifier(model)[1].parameters()}
+        return [name for name, p in model.named_parameters() if id(p) not in frozen]
+
+
 @PARTS["selector"].register("adapters")
 @dataclass(frozen=True, kw_only=True)
 class Adapters(Selector):
@@ -132,9 +158,13 @@ class Adapters(Selector):
                 "Choose selector=affine, selector=linear or selector=all"
             )
 
-    def prepare(self, learner: Learner) -> None:
+    def extend(self, model: nn.Module, generator: torch.Generator) -> None:
         """Put the bottlenecks in; they start as the identity."""
-        insert_adapters(learner.model, width=self.width, generator=learner.generator)
+        insert_adapters(model, width=self.width, generator=generator)
+
+    def prepare(self, learner: Learner) -> None:
+        """Put them in before anything is selected."""
+        self.extend(learner.model, learner.generator)
 
     def names(self, model: nn.Module) -> list[str]:
         """The bottlenecks and, as Houlsby et al. do, the layer norms."""

@@ -20,6 +20,7 @@ class Step:
 
     Parts read ``step.student``, ``step.teacher`` and ``step.source``; each costs one forward pass
     the first time and nothing after that. With the instant teacher, student and teacher are one.
+    ``step.loss`` is what the update returned, for what comes after it; None where nothing counted.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Step:
         self.images = images
         self.views = [images] if views is None else list(views)
         self.learning = learning
+        self.loss: Tensor | None = None
         # Kept with their outputs: an id means nothing once its tensor is gone.
         self._student: dict[int, tuple[Tensor, Outputs]] = {}
         self._teacher: dict[int, tuple[Tensor, Outputs]] = {}

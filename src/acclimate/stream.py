@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate import parallel
+from acclimate.acceleration import check_speed, choose
 from acclimate.copying import copy_model
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard import Guard, Watch, make_guard, warn_of_temperatures
@@ -21,6 +22,7 @@ from acclimate.presets import find_preset, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
 from acclimate.state import pack, transform, under, unpack
+from acclimate.words import Speed
 
 __all__ = ["Stream"]
 
@@ -44,6 +46,8 @@ class Stream(nn.Module):
 
     In a process group every process asks about its own part of each batch, and all learn the same.
 
+    ``speed`` is as in :func:`acclimate.adapt`; what is faster is found out on the first batch.
+
     ``notes`` says which learning rate is used and why, where the paper or the batch size chose it.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
@@ -63,6 +67,7 @@ class Stream(nn.Module):
         episodic: bool = False,
         answer: Literal["before", "after"] | None = None,
         guard: str | Guard = "rollback",
+        speed: Speed = "auto",
         inplace: bool = False,
         seed: int = 0,
     ) -> None:
@@ -90,6 +95,8 @@ class Stream(nn.Module):
         self.model = module if inplace else copy_model(module)
         self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed)
         self.notes += scaling_note(self.learner)
+        check_speed(speed)
+        self._speed: Speed | None = None if parallel.active() else speed
         self.learner.start_epoch()
         self.events: list[Event] = []
         self.paused = False
@@ -108,6 +115,9 @@ class Stream(nn.Module):
         """Logits for a batch; learns from it unless paused."""
         if images.is_inference():  # made under inference_mode: autograd wants one of its own
             images = images.clone()
+        if self._speed is not None and len(images):  # the first batch tells what is faster
+            self.learner.network.accelerate(choose(self.model, images, speed=self._speed))
+            self._speed = None
         if self.paused:
             return self.learner.answer(images)
         result = self.learner.step(images)
@@ -120,11 +130,14 @@ class Stream(nn.Module):
 
     def _guard(self, images: Tensor, logits: Tensor, loss: Tensor | None) -> bool:
         """Watch a step; False when its answer is not fit to be given."""
-        if self.guard.action == "off" or not self.learns:
+        recipe = self.learner.recipe
+        if self.guard.action == "off" or not (recipe.learns or recipe.steps):
             return True
         # The caller is about to read the logits anyway: waiting for one number costs little, and
         # a stream that learnt from nonsense must not answer with it.
-        broken = loss is not None and not bool(torch.isfinite(loss))
+        # Where no image counted there is no loss to tell.
+        told = logits if loss is None and recipe.learns else loss
+        broken = told is not None and not bool(torch.isfinite(told).all())
         if self.episodic:  # nothing is kept from batch to batch
             return not broken
         full = broken or self._watch.steps + 1 >= self.guard.check_every

@@ -34,6 +34,12 @@ class Teacher(Part):
         with torch.no_grad():
             return step.learner.forward(images, weights=state.tensors, learning=False)
 
+    @torch.no_grad()
+    def take_over(self, state: Any, learner: Learner) -> None:
+        """Write the teacher into the model, in the student's place."""
+        for name, parameter in learner.learning.items():
+            parameter.copy_(state.tensors[name])
+
 
 @PARTS["teacher"].register("instant")
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +49,9 @@ class Instant(Teacher):
     def outputs(self, state: Any, step: Step, images: Tensor) -> Outputs:
         """The student's own answer."""
         return step.student_of(images)
+
+    def take_over(self, state: Any, learner: Learner) -> None:
+        """Teacher and student are one."""
 
 
 @PARTS["teacher"].register("frozen")

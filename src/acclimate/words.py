@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["Action", "Keep", "VerdictWord"]
+__all__ = ["Action", "Keep", "Speed", "VerdictWord"]
 
 Action = Literal["rollback", "stop", "warn", "observe", "off"]
 Keep = Literal["last", "best"]
+Speed = Literal["auto", "exact", "max"]
 VerdictWord = Literal["helpful", "neutral", "harmful", "refused"]

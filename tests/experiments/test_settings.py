@@ -244,5 +244,7 @@ def test_an_old_store_that_nobody_may_write_to_says_so(tmp_path, monkeypatch) ->
     monkeypatch.setattr(
         "acclimate.experiments._connection.UPGRADES", {1: ("ALTER TABLE nowhere ADD COLUMN x",)}
     )
-    with pytest.raises(AcclimateError, match=r"older acclimate.*copy it to where it can be written"):
+    with pytest.raises(
+        AcclimateError, match=r"older acclimate.*copy it to where it can be written"
+    ):
         Store(path)

@@ -11,6 +11,7 @@ from torch import nn
 
 from acclimate.data import open_images
 from acclimate.errors import AcclimateError
+from acclimate.methods.ttt import turned
 from acclimate.pretraining import (
     METHODS,
     AugMix,
@@ -26,7 +27,7 @@ from acclimate.pretraining import (
 from acclimate.pretraining.augment import crop_and_flip
 from acclimate.pretraining.augmix import OPERATIONS, _operated, augmix
 from acclimate.pretraining.methods import Batch
-from acclimate.pretraining.uda_ss import quarter, turned, upside_down
+from acclimate.pretraining.uda_ss import quarter, upside_down
 
 
 def generator(seed: int = 0) -> torch.Generator:

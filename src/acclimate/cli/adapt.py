@@ -77,6 +77,7 @@ def _adapt(args: argparse.Namespace) -> int:
             out=args.out,
             device=args.device,
             seed=args.seed,
+            speed=args.speed or "auto",
             progress=not args.quiet,
         )
     if args.json:

@@ -15,7 +15,7 @@ from acclimate.cli.reproduce import add_options as add_reproduce_options
 from acclimate.cli.results import add_options as add_results_options
 from acclimate.cli.theory import add_options as add_theory_options
 from acclimate.cli.tune import add_options as add_tune_options
-from acclimate.words import Action, Keep
+from acclimate.words import Action, Keep, Speed
 
 __all__ = ["build_parser"]
 
@@ -212,6 +212,7 @@ def _add_adapt(commands: Any) -> None:
     add("--guard", choices=get_args(Action), help="when it goes wrong (default: rollback)")
     add("--keep", choices=get_args(Keep), help="which state to hand back (default: last)")
     add("--out", metavar="DIR", help="write checkpoint, history, predictions.csv and summary there")
+    add("--speed", choices=get_args(Speed), help="exact: the same bits every time (default: auto)")
     _add_running(adapt)
 
 

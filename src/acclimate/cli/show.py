@@ -110,19 +110,17 @@ def _counts(model: nn.Module) -> dict[str, Any]:
     """Parameters by selector: {"parameters": n, "added": those that are new}, or why not any."""
     import torch
 
-    from acclimate.adapters import insert_adapters
     from acclimate.parts import PARTS
-    from acclimate.selectors import Adapters
 
-    names = sorted(PARTS["selector"].names(), key=lambda name: name == "adapters")
+    selectors = PARTS["selector"]
+    names = sorted(selectors.names(), key=lambda name: selectors[name].changes_architecture)
     counts: dict[str, Any] = {}
     for name in names:
-        selector = cast("Selector", PARTS["selector"][name]())
+        selector = cast("Selector", selectors[name]())
         before = sum(p.numel() for p in model.parameters())
         try:
             selector.check(model)
-            if isinstance(selector, Adapters):
-                insert_adapters(model, width=selector.width, generator=torch.Generator())
+            selector.extend(model, torch.Generator())
             sizes = {key: value.numel() for key, value in model.named_parameters()}
             learning = sum(sizes[key] for key in selector.names(model))
         except AcclimateError as error:

@@ -51,7 +51,8 @@ class JoinedSource(ImageSource):
     def read(self, indices: Tensor) -> Tensor:
         """The pictures of these numbers, each source asked once."""
         which = self.which(indices)
-        places, parts = [], []
+        places: list[Tensor] = []
+        parts: list[Tensor] = []
         for number in which.unique().tolist():
             place = (which == number).nonzero().squeeze(1)
             places.append(place)

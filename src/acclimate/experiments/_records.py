@@ -54,6 +54,7 @@ def adapted_record(
         "recipe": result.recipe.to_dict(),
         "weights": result.record["weights"],
         "batch_size": result.record["batch_size"],
+        "speed": result.record["acceleration"],
         "notes": list(result.notes),
     }
     return record | _calibrated(result, images, again)

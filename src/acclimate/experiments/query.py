@@ -59,7 +59,7 @@ def pivot(
         columns: the same.
         value: error, online, unadapted, mce, ece, seconds or memory.
 
-    >>> job = ("wrn", None, "cifar10", None, "cifar", 0, "test", None, "ent", "{}")
+    >>> job = ("wrn", None, "cifar10", None, "cifar", 0, "test", None, None, "ent", "{}")
     >>> rows = [(*job, "fog", severity, 0, "done", 100, error)
     ...         for severity, error in [(1, 10.0), (5, 30.0)]]
     >>> table = pivot(Frame(columns=needed("error"), rows=rows), rows=["recipe"])

@@ -9,6 +9,7 @@ from acclimate.pretraining.methods import METHODS, AugMix, Method, Vanilla
 from acclimate.pretraining.plan import Plan
 from acclimate.pretraining.schedule import learning_rate
 from acclimate.pretraining.training import Trained, pretrain
+from acclimate.pretraining.ttt import Ttt
 from acclimate.pretraining.uda_ss import UdaSs
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Plan",
     "SelfEnsembling",
     "Trained",
+    "Ttt",
     "UdaSs",
     "Vanilla",
     "learning_rate",

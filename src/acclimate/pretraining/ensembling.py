@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.errors import AcclimateError
+from acclimate.methods.self_ensembling import disagreement, sure, unevenness
+from acclimate.methods.views import moved
 from acclimate.pretraining.augment import relit
 from acclimate.pretraining.checks import check_option
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
-__all__ = ["SelfEnsembling", "moved"]
+__all__ = ["SelfEnsembling"]
 
 Augmentation: TypeAlias = Literal["none", "tf", "tfa"]
 
@@ -80,15 +82,12 @@ class SelfEnsembling(Method):
         student = forward(self._input(batch.target, batch))[0].float().softmax(dim=1)
         with torch.no_grad():
             teacher = heads(self._input(batch.target, batch)).float().softmax(dim=1)
-        apart = (student - teacher).square().mean(dim=1)
+        apart = disagreement(student, teacher)
         counts, share = self._counting(teacher, batch.progress)
         agreement = (apart * counts).mean()
-        spread = student.mean(dim=0)
-        spread = spread.clamp(1e-6, 1 - 1e-6)
-        even = 1 / len(spread)
-        # By hand: torch refuses its binary cross-entropy in mixed precision.
-        balance = -(even * spread.log() + (1 - even) * (1 - spread).log()).sum()
-        total: Tensor = source + self.weight * (agreement + self.balance * share * balance)
+        total: Tensor = source + self.weight * (
+            agreement + self.balance * share * unevenness(student)
+        )
         return total
 
     def _counting(self, teacher: Tensor, progress: float) -> tuple[Tensor, Tensor]:
@@ -98,7 +97,7 @@ class SelfEnsembling(Method):
             level = math.exp(-5 * (1 - min(1.0, 2 * progress)) ** 2)
             counts = torch.full_like(teacher[:, 0], level)
         else:
-            counts = (teacher.amax(dim=1) > self.confidence).to(teacher.dtype)
+            counts = sure(teacher, self.confidence)
         return counts, counts.mean()
 
     def _input(self, images: Tensor, batch: Batch) -> Tensor:
@@ -123,31 +122,3 @@ class SelfEnsembling(Method):
     def finish(self, model: nn.Module, heads: nn.Module) -> None:
         """The teacher is the better of the two."""
         model.load_state_dict(heads.state_dict())
-
-
-def moved(
-    images: Tensor,
-    generator: torch.Generator,
-    *,
-    flip: bool,
-    affine: float,
-    pixels: float = 2.0,
-) -> Tensor:
-    """Float pictures moved by up to ``pixels``, mirrored if asked for, their axes bent by noise.
-
-    >>> moved(torch.rand(2, 3, 8, 8), torch.Generator(), flip=True, affine=0.1).shape
-    torch.Size([2, 3, 8, 8])
-    """
-    count, device = len(images), images.device
-    maps = torch.eye(2, 3, device=device).repeat(count, 1, 1)
-    maps[:, :, :2] += affine * torch.randn(count, 2, 2, generator=generator, device=device)
-    sides = torch.tensor([images.shape[3], images.shape[2]], device=device)
-    shift = torch.rand(count, 2, generator=generator, device=device) * 2 - 1
-    maps[:, :, 2] = shift * 2 * pixels / sides
-    if flip:
-        mirrored = torch.rand(count, generator=generator, device=device) < 0.5
-        maps[:, 0] *= torch.where(mirrored, -1.0, 1.0)[:, None]
-    grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
-    return functional.grid_sample(
-        images, grid, mode="bilinear", padding_mode="border", align_corners=False
-    )

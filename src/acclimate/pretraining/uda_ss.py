@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.methods.ttt import turned
 from acclimate.pretraining.augment import crop_and_flip, relit
 from acclimate.pretraining.checks import check_colour, check_option
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
-__all__ = ["UdaSs", "quarter", "turned", "upside_down"]
+__all__ = ["UdaSs", "quarter", "upside_down"]
 
 
 @METHODS.register("uda-ss")
@@ -76,17 +77,6 @@ class UdaSs(Method):
     def _lit(self, images: Tensor, batch: Batch) -> Tensor:
         unit = images.float() / 255
         return relit(unit, batch.generator, channels=self.colour) if self.intensity else unit
-
-
-def turned(images: Tensor, quarters: Tensor) -> Tensor:
-    """Each picture turned by so many quarters of a circle."""
-    height, width = images.shape[2:]
-    if height != width:
-        raise AcclimateError(
-            f"expected square pictures to turn, got {height}×{width}; leave the task rotation out"
-        )
-    turns = torch.stack([images.rot90(k, dims=(2, 3)) for k in range(4)])
-    return turns[quarters, torch.arange(len(images), device=images.device)]
 
 
 def upside_down(images: Tensor, whether: Tensor) -> Tensor:

@@ -1,0 +1,79 @@
+"""How a model is run: in which precision, in which order its pictures lie in memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["EXACT", "Acceleration"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceleration:
+    """What is done to a model's forward pass, and undone when it is handed back.
+
+    Attributes:
+        channels_last: the channels of a pixel lie next to each other, which most convolutions
+            are faster with.
+        half: activations in bfloat16; weights, statistics, loss and optimiser stay as they are.
+        deterministic: on a GPU, the same kernels every time, and no TensorFloat-32.
+
+    >>> fast = Acceleration(channels_last=True, half=True)
+    >>> str(fast), str(EXACT)
+    ('bfloat16, channels last', 'exact')
+    """
+
+    channels_last: bool = False
+    half: bool = False
+    deterministic: bool = False
+
+    def __str__(self) -> str:
+        words = {"bfloat16": self.half, "channels last": self.channels_last}
+        return ", ".join(word for word, done in words.items() if done) or "exact"
+
+    @property
+    def changes(self) -> bool:
+        """Whether a forward pass is another than the model's own."""
+        return self.channels_last or self.half
+
+    def prepare(self, model: nn.Module) -> None:
+        """Lay the weights out as the pictures will be."""
+        if self.channels_last:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def undo(self, model: nn.Module) -> None:
+        """Lay the weights out as they were."""
+        if self.channels_last:
+            model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+
+    def shown(self, images: Tensor) -> Tensor:
+        """The pictures as the model is to get them."""
+        if self.channels_last and images.ndim == 4:
+            return images.contiguous(memory_format=torch.channels_last)
+        return images
+
+    def precision(self, device: torch.device) -> contextlib.AbstractContextManager[object]:
+        """For a forward pass."""
+        if not self.half:
+            return contextlib.nullcontext()
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+
+    @contextlib.contextmanager
+    def kernels(self, device: torch.device) -> Iterator[None]:
+        """For a whole step, backward pass included: which kernels a GPU may choose."""
+        if device.type != "cuda":
+            yield
+            return
+        exact = self.deterministic
+        with torch.backends.cudnn.flags(
+            enabled=True, benchmark=not exact, deterministic=exact, allow_tf32=not exact
+        ):
+            yield
+
+
+EXACT = Acceleration(deterministic=True)
+"""The model as it is."""

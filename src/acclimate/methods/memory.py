@@ -1,0 +1,112 @@
+"""Memories of images: learn from a balanced choice of the past instead of from what arrives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from acclimate.filters import Filter
+from acclimate.objectives import entropy
+from acclimate.parts import check_range
+
+if TYPE_CHECKING:
+    from acclimate.learner import Learner
+    from acclimate.step import Step
+
+__all__ = ["Kept", "Memory", "MemoryState", "most_frequent"]
+
+
+@dataclass
+class Kept:
+    """An image of the memory: which one, the class and entropy it was answered with, its age."""
+
+    index: int
+    label: int
+    uncertainty: float
+    age: int = 0
+
+
+@dataclass
+class MemoryState:
+    """The images that are remembered, with what is known about each, and how many came before."""
+
+    generator: torch.Generator
+    images: Tensor = field(default_factory=lambda: torch.zeros(0))
+    labels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    uncertainties: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    ages: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    arrived: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """Of each class, how many were answered so far."""
+    _learner: Any = None
+    _answer: Tensor | None = None
+
+    def kept(self) -> list[Kept]:
+        """What is remembered, by its place in ``images``."""
+        known = (self.labels.tolist(), self.uncertainties.tolist(), self.ages.tolist())
+        return [Kept(i, *each) for i, each in enumerate(zip(*known, strict=True))]
+
+    def keep(self, kept: list[Kept], images: Tensor) -> None:
+        """Remember these of the images in memory and those that follow them."""
+        bank = torch.cat([self.images.to(images), images]) if len(self.images) else images
+        # In one layout, whatever that of the batch: a checkpoint keeps none, and sums depend on it.
+        chosen = bank[[each.index for each in kept]]
+        self.images = chosen.clone(memory_format=torch.contiguous_format)
+        self.labels = torch.tensor([each.label for each in kept])
+        self.uncertainties = torch.tensor([each.uncertainty for each in kept], dtype=torch.float64)
+        self.ages = torch.tensor([each.age for each in kept])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory(Filter, ABC):
+    """Each batch is answered, its images are offered to the memory, and the memory is learnt from.
+
+    Subclasses say what is kept. One step is taken for each batch that arrives.
+    """
+
+    capacity: int = 64
+
+    def __post_init__(self) -> None:
+        check_range(self, "capacity", low=1)
+
+    @abstractmethod
+    def admit(self, state: MemoryState, kept: list[Kept], new: Kept, *, classes: int) -> None:
+        """Put the new image into the list, in another's place perhaps, or leave it out."""
+
+    def prepare(self, learner: Learner) -> MemoryState:
+        """An empty memory."""
+        return MemoryState(learner.generator, _learner=learner)
+
+    def collect(self, state: MemoryState, images: Tensor) -> Tensor:
+        """Answer the images, offer them one by one, and hand out all that is remembered."""
+        state._answer = answer = state._learner.answer(images)
+        classes = answer.shape[1]
+        if len(state.arrived) == 0:
+            state.arrived = torch.zeros(classes, dtype=torch.int64)
+        kept, first = state.kept(), len(state.images)
+        labels, uncertainties = answer.argmax(dim=1).tolist(), entropy(answer).tolist()
+        for i, (label, uncertainty) in enumerate(zip(labels, uncertainties, strict=True)):
+            state.arrived[label] += 1
+            self.admit(state, kept, Kept(first + i, label, uncertainty), classes=classes)
+            for each in kept:
+                each.age += 1
+        state.keep(kept, images)
+        return state.images
+
+    def predict(self, state: MemoryState, step: Step) -> Tensor | None:
+        """The answer to what arrived; the step itself is about what is remembered."""
+        return state._answer if step.learning else None
+
+
+def most_frequent(kept: list[Kept]) -> list[Kept]:
+    """The images of the class that has most, or of the classes.
+
+    >>> [each.index for each in most_frequent([Kept(0, 7, 0.1), Kept(1, 7, 0.2), Kept(2, 3, 0.3)])]
+    [0, 1]
+    """
+    labels = [each.label for each in kept]
+    most = max(labels.count(label) for label in labels)
+    return [each for each in kept if labels.count(each.label) == most]

@@ -1,0 +1,260 @@
+"""SLR, confidence maximisation and input transformation (Mummadi et al. 2021).
+
+Entropy hardly pulls at images that are sure already. The log-likelihood ratio of a class against
+all others does: L = L_div + δ L_conf with, o being the logits, p their softmax and ĉ = argmax p,
+
+    soft (SLR)    L_conf = -Σ_c p_c (o_c - log Σ_{j≠c} exp o_j)
+    hard (HLR)    L_conf = -(o_ĉ - log Σ_{j≠ĉ} exp o_j)
+    diversity     L_div  = KL(p̄ ‖ uniform),      p̄ ← κ p̄ + (1 - κ) mean of p over the batch
+
+p̄ starts at the uniform distribution; the gradient goes through the batch's share of it. In front of
+the network sits a module that learns to undo the shift, the identity to begin with (τ = γ = 1 and
+β = 0; γ and β are one number per channel, r is a small network of 3 × 3 convolutions):
+
+    d(x) = γ · (τ x + (1 - τ) r(x)) + β
+
+Scale and shift of the normalisation layers learn with it. ``objective.labels=hard`` gives HLR;
+``selector=affine`` leaves the module out.
+
+Defaults are the paper's for ImageNet: δ = 0.025, κ = 0.9, Adam at 0.0006, batches of 64.
+
+The model handed back has the module as ``acclimate_adapter``, called by a hook before the model's
+own ``forward`` (that of its first link, if it is an ``nn.Sequential``); all other keys are those of
+the plain model. A wrapper would have changed every key and hidden the attributes of the model, and
+no weight of the network can take the module in.
+
+What differs: there is no published code. The size of r is chosen here, three convolutions of 16
+channels with group norm and ReLU between them; the module sees normalised images, as the network
+does. The target is taken to have all classes equally often, as in the paper's experiments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from acclimate.adapters import insert_input_adapter, remove_input_adapter
+from acclimate.copying import floating_dtype
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.objectives import Objective
+from acclimate.optimizers import Adam
+from acclimate.parts import PARTS, check_range
+from acclimate.recipe import Recipe
+from acclimate.regularizers import Regularizer
+from acclimate.selectors import NormAffine
+
+if TYPE_CHECKING:
+    from acclimate.learner import Learner
+    from acclimate.step import Step
+
+__all__ = ["SLR", "Diversity", "InputModule", "InputTransformation", "LikelihoodRatio", "log_odds"]
+
+LABELS = ("soft", "hard")
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """log p_c / (1 - p_c) for every class, with all digits where p_c is near 1.
+
+    >>> log_odds(torch.tensor([[100.0, 0.0]]))
+    tensor([[ 100., -100.]])
+    """
+    top = torch.zeros_like(logits, dtype=torch.bool)
+    top.scatter_(1, logits.argmax(dim=1, keepdim=True), value=True)
+    # At most half of the probability is on any class but the first, whose rivals are summed up.
+    p = logits.softmax(dim=1).masked_fill(top, 0.0)
+    rivals = logits.masked_fill(top, -math.inf).logsumexp(dim=1, keepdim=True)
+    others = logits.logsumexp(dim=1, keepdim=True) + torch.log1p(-p)
+    return logits - torch.where(top, rivals, others)
+
+
+@PARTS["objective"].register("likelihood-ratio")
+@dataclass(frozen=True, kw_only=True)
+class LikelihoodRatio(Objective):
+    """The negative log-likelihood ratio of the label, soft or hard, against all other classes."""
+
+    labels: str = "soft"
+    weight: float = 0.025
+
+    def __post_init__(self) -> None:
+        if self.labels not in LABELS:
+            raise unknown_name("kind of labels", self.labels, LABELS)
+        check_range(self, "weight", low=0)
+
+    def loss(self, state: Any, step: Step) -> Tensor:
+        """δ L_conf, per image."""
+        logits = step.student.logits
+        odds = log_odds(logits)
+        if self.labels == "hard":
+            ratio = odds.gather(1, logits.argmax(dim=1, keepdim=True)).squeeze(1)
+        else:
+            ratio = (logits.softmax(dim=1) * odds).sum(dim=1)
+        return -self.weight * ratio
+
+
+@dataclass
+class ClassShares:
+    """The running estimate of how often each class is answered; empty before the first batch."""
+
+    probability: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+
+@PARTS["regularizer"].register("diversity")
+@dataclass(frozen=True, kw_only=True)
+class Diversity(Regularizer):
+    """KL divergence of a running estimate of the answered classes from all being equally often."""
+
+    weight: float = 1.0
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_range(self, "weight", low=0)
+        check_range(self, "momentum", low=0, high=1, open_high=True)
+
+    def prepare(self, learner: Learner) -> ClassShares:
+        """Nothing answered yet."""
+        return ClassShares()
+
+    def loss(self, state: ClassShares, step: Step) -> Tensor:
+        """The divergence, with gradients through the batch's share of the estimate."""
+        estimate = self._estimate(state, step)
+        shares = estimate.clamp_min(torch.finfo(estimate.dtype).tiny)  # log 0 has no slope
+        divergence: Tensor = math.log(len(shares)) - torch.special.entr(shares).sum()
+        return self.weight * divergence
+
+    def after_step(self, state: ClassShares, step: Step) -> None:
+        """Keep the estimate."""
+        state.probability = self._estimate(state, step).detach()
+
+    def _estimate(self, state: ClassShares, step: Step) -> Tensor:
+        batch = step.student.logits.softmax(dim=1).mean(dim=0)
+        unseen = torch.full_like(batch, 1 / len(batch))
+        before = state.probability if state.probability.numel() else unseen
+        estimate: Tensor = self.momentum * before + (1 - self.momentum) * batch
+        return estimate
+
+
+class InputTransformation(nn.Module):
+    """γ · (τ x + (1 - τ) r(x)) + β, the identity until it learns.
+
+    >>> x = torch.rand(2, 3, 8, 8)
+    >>> torch.equal(InputTransformation(3, 16, generator=torch.Generator())(x), x)
+    True
+    """
+
+    def __init__(self, channels: int, width: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.mixing = nn.Parameter(torch.ones(1))
+        self.scale = nn.Parameter(torch.ones(channels, 1, 1))
+        self.shift = nn.Parameter(torch.zeros(channels, 1, 1))
+        groups = math.gcd(width, 4)
+        self.restored = nn.Sequential(
+            nn.Conv2d(channels, width, 3, padding=1, bias=False),
+            nn.GroupNorm(groups, width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.GroupNorm(groups, width),
+            nn.ReLU(),
+            nn.Conv2d(width, channels, 3, padding=1, bias=False),
+        )
+        for layer in self.restored:
+            if isinstance(layer, nn.Conv2d):
+                bound = math.sqrt(6 / layer.weight[0].numel())
+                draws = torch.rand(layer.weight.shape, generator=generator)
+                layer.weight.data.copy_((2 * draws - 1) * bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The image the network is shown."""
+        mixed: Tensor = self.mixing * x + (1 - self.mixing) * self.restored(x)
+        return self.scale * mixed + self.shift
+
+
+@dataclass
+class InputState:
+    """The module in front of the network."""
+
+    module: InputTransformation
+
+
+@PARTS["selector"].register("input-module")
+@dataclass(frozen=True, kw_only=True)
+class InputModule(NormAffine):
+    """Scale and shift of the normalisation layers, if any, and a new module before the network.
+
+    ``channels`` is how many an image has; None asks the model's first convolution.
+    """
+
+    changes_architecture = True
+    width: int = 16
+    channels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_range(self, "width", low=1)
+        check_range(self, "channels", low=1)
+
+    def check(self, model: nn.Module) -> None:
+        """Refuse a model whose images nobody knows."""
+        self._channels(model)
+
+    def names(self, model: nn.Module) -> list[str]:
+        """γ and β of every normalisation layer, and the module's own where it is in the model."""
+        modules = [m for m in model.modules() if isinstance(m, InputTransformation)]
+        own = {id(p) for module in modules for p in module.parameters()}
+        chosen = set(super().names(model))
+        return [name for name, p in model.named_parameters() if name in chosen or id(p) in own]
+
+    def extend(self, model: nn.Module, generator: torch.Generator) -> None:
+        """Put a module in front that changes nothing yet."""
+        insert_input_adapter(model, self._fresh(model, generator))
+
+    def prepare(self, learner: Learner) -> InputState:
+        """Build the module, or go on with the one of an earlier adaptation."""
+        found = remove_input_adapter(learner.model)
+        module = self._fresh(learner.model, learner.generator) if found is None else found
+        return InputState(cast("InputTransformation", module).requires_grad_(True))
+
+    def parameters(self, state: InputState) -> Mapping[str, nn.Parameter]:
+        """All of the module learns."""
+        return dict(state.module.named_parameters())
+
+    def transform(
+        self, state: InputState, images: Tensor, weights: Mapping[str, Tensor] | None
+    ) -> Tensor:
+        """What the module makes of the images, with its own weights or with others."""
+        shown: Tensor = functional_call(state.module, dict(weights or {}), (images,))
+        return shown
+
+    def export(self, state: InputState, learner: Learner) -> None:
+        """Put the module in front of the plain model."""
+        insert_input_adapter(learner.model, state.module)
+
+    def _fresh(self, model: nn.Module, generator: torch.Generator) -> InputTransformation:
+        module = InputTransformation(self._channels(model), self.width, generator=generator)
+        return module.to(next(model.parameters()).device, floating_dtype(model))
+
+    def _channels(self, model: nn.Module) -> int:
+        if self.channels is not None:
+            return self.channels
+        for module in model.modules():
+            if isinstance(module, nn.Conv2d):
+                return module.in_channels
+        raise AcclimateError(
+            f"{type(model).__name__} has no convolution that tells how many channels an image has; "
+            "say it with selector.channels, or leave the input module out with selector=affine"
+        )
+
+
+SLR = Recipe(
+    name="slr",
+    summary="SLR: likelihood ratios, diversity and a module at the input (Mummadi et al. 2021)",
+    objective=LikelihoodRatio(),
+    selector=InputModule(),
+    regularizer=Diversity(),
+    optimizer=Adam(lr=0.0006),
+    batch_size=64,
+)

@@ -1,0 +1,128 @@
+"""Random views of a batch for methods that compare them, on the batch's own device.
+
+A model's input is already normalised, and nothing here knows by what: pictures are moved, turned
+and mirrored, and their light changes in units of their own spread, never in those of [0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = ["Draws", "generator_on", "jittered", "lit", "moved"]
+
+
+@dataclass
+class Draws:
+    """The state of a part that remembers nothing but what it draws from."""
+
+    generator: torch.Generator
+
+
+def generator_on(device: torch.device, *, seeded_by: torch.Generator) -> torch.Generator:
+    """A generator for draws so many that the CPU would take longer over them than the network.
+
+    >>> draw = generator_on(torch.device("cpu"), seeded_by=torch.Generator().manual_seed(0))
+    >>> torch.rand(3, generator=draw).shape
+    torch.Size([3])
+    """
+    seed = torch.randint(2**62, (), generator=seeded_by, device=seeded_by.device)
+    return torch.Generator(device).manual_seed(int(seed))
+
+
+def jittered(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Pictures slightly turned, scaled, moved and mirrored, in another light, with some noise.
+
+    As Wang et al. (2022) draw them: up to 15 degrees, a tenth in size, a sixteenth of the side,
+    contrast by 0.7 to 1.3. Brightness changes by up to 0.8 and noise has 0.02 of the picture's own
+    standard deviation, which is what 0.4 and 0.005 are to a usual picture in [0, 1]; saturation,
+    hue and gamma need to know what white is, and stay.
+
+    >>> jittered(torch.rand(2, 3, 8, 8), torch.Generator()).shape
+    torch.Size([2, 3, 8, 8])
+    """
+    n = len(images)
+    angle = _uniform(n, generator, math.radians(15))
+    size = 1 + _uniform(n, generator, 0.1)
+    mirror = torch.where(_uniform(n, generator, 1.0) < 0, -1.0, 1.0)
+    cosine, sine = angle.cos() / size, angle.sin() / size
+    # Turned in pixels, whatever the picture's shape; the grid counts in halves of each side.
+    aspect = images.shape[2] / images.shape[3]
+    across, down = (2 * _uniform(n, generator, 1 / 16) for _ in range(2))
+    rows = [cosine * mirror, -sine * aspect, across, sine * mirror / aspect, cosine, down]
+    seen = _warped(images, torch.stack(rows, dim=1).view(n, 2, 3))
+    return lit(seen, generator, contrast=0.3, brightness=0.8, noise=0.02)
+
+
+def lit(
+    images: Tensor,
+    generator: torch.Generator,
+    *,
+    contrast: float,
+    brightness: float,
+    noise: float = 0.0,
+) -> Tensor:
+    """Pictures in another light: contrast changed by a factor, brightness and noise added.
+
+    Brightness and noise are in units of each picture's own standard deviation.
+
+    >>> torch.equal(lit(torch.ones(2, 3, 4, 4), torch.Generator(), contrast=0, brightness=1),
+    ...             torch.ones(2, 3, 4, 4))
+    True
+    """
+    n = len(images)
+    factor, added = (_uniform(n, generator, radius) for radius in (contrast, brightness))
+    mean = images.mean(dim=(1, 2, 3), keepdim=True)
+    spread = images.std(dim=(1, 2, 3), keepdim=True, correction=0)
+    seen = mean + (images - mean) * (1 + _per_image(factor, images))
+    seen = seen + spread * _per_image(added, images)
+    if noise:
+        draw = generator_on(images.device, seeded_by=generator)
+        grain = torch.randn(images.shape, generator=draw, device=images.device)
+        seen = seen + spread * noise * grain.to(images.dtype)
+    return seen
+
+
+def moved(
+    images: Tensor,
+    generator: torch.Generator,
+    *,
+    flip: bool,
+    affine: float,
+    pixels: float = 2.0,
+) -> Tensor:
+    """Pictures moved by up to ``pixels``, mirrored if asked for, their axes bent by noise.
+
+    The augmentation of self-ensembling (French et al. 2018).
+
+    >>> moved(torch.rand(2, 3, 8, 8), torch.Generator(), flip=True, affine=0.1).shape
+    torch.Size([2, 3, 8, 8])
+    """
+    n, device = len(images), generator.device
+    maps = torch.eye(2, 3, device=device).repeat(n, 1, 1)
+    maps[:, :, :2] += affine * torch.randn(n, 2, 2, generator=generator, device=device)
+    sides = torch.tensor([images.shape[3], images.shape[2]], device=device)
+    shift = torch.rand(n, 2, generator=generator, device=device) * 2 - 1
+    maps[:, :, 2] = shift * 2 * pixels / sides
+    if flip:
+        mirrored = torch.rand(n, generator=generator, device=device) < 0.5
+        maps[:, 0] *= torch.where(mirrored, -1.0, 1.0)[:, None]
+    return _warped(images, maps)
+
+
+def _uniform(n: int, generator: torch.Generator, radius: float) -> Tensor:
+    # Drawn where the generator is: from one on the CPU, a seed means the same views anywhere.
+    return radius * (2 * torch.rand(n, generator=generator, device=generator.device) - 1)
+
+
+def _per_image(values: Tensor, like: Tensor) -> Tensor:
+    return values.to(like)[:, None, None, None]
+
+
+def _warped(images: Tensor, maps: Tensor) -> Tensor:
+    grid = F.affine_grid(maps.to(images), list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)

@@ -1,0 +1,205 @@
+"""CoTTA, beside the same thing written out in plain PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from everyday import (
+    adapts_and_hands_back,
+    bears_half_precision,
+    copied,
+    goes_on_from_its_packed_state,
+    plain,
+    streams_resets_and_is_guarded,
+)
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.learner import Learner
+from acclimate.methods.cotta import AugmentationAveraged, StochasticRestore
+from acclimate.methods.views import generator_on, jittered
+from acclimate.recipes import get_recipe
+from nets import bn_net, gn_net, images, same_tensors, tiny_vit
+
+LR = 0.2
+FEW = {"teacher.views_per_image": 2, "optimizer.lr": LR}
+BATCHES = [images(12, seed=seed).double() for seed in range(4)]
+
+
+def learner(model: nn.Module | None = None, **options: Any) -> Learner:
+    changes = {**FEW, **{key.replace("__", "."): value for key, value in options.items()}}
+    return Learner(bn_net().double() if model is None else model, get_recipe("cotta", changes))
+
+
+def written_out(threshold: float, momentum: float, restored: float) -> tuple[list[Any], nn.Module]:
+    """Four steps; the draws are those of a learner with the seed 0, in its order."""
+    draw = torch.Generator().manual_seed(0)
+    student = plain(bn_net().double())
+    source, teacher = copy.deepcopy(student), copy.deepcopy(student)
+    optimizer = torch.optim.SGD(student.parameters(), lr=LR, momentum=0.9, nesterov=True)
+    answers = []
+    for x in BATCHES:
+        with torch.no_grad():
+            unsure = source(x).softmax(dim=1).amax(dim=1) < threshold
+            label = teacher(x).softmax(dim=1)
+            if unsure.any():
+                views = [teacher(jittered(x, draw)).softmax(dim=1) for _ in range(2)]
+                label[unsure] = ((views[0] + views[1]) / 2)[unsure]
+        answers.append(label)
+        optimizer.zero_grad()
+        (-(label * student(x).log_softmax(dim=1)).sum() / len(x)).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for p, slow in zip(student.parameters(), teacher.parameters(), strict=True):
+                slow.copy_(momentum * slow + (1 - momentum) * p)
+            masks = generator_on(torch.device("cpu"), seeded_by=draw)
+            for p, start in zip(student.parameters(), source.parameters(), strict=True):
+                mask = torch.rand(p.shape, generator=masks) < restored
+                p[mask] = start[mask]
+    return answers, student
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.25, 1.0])
+def test_four_steps_equal_plain_pytorch(threshold: float) -> None:
+    ours = learner(
+        teacher__threshold=threshold, teacher__momentum=0.9, regularizer__probability=0.2
+    )
+    answers = [ours.step(x).logits.softmax(dim=1) for x in BATCHES]
+    expected, student = written_out(threshold, 0.9, 0.2)
+    torch.testing.assert_close(answers, expected, atol=1e-9, rtol=0)
+    parameters = dict(student.named_parameters())
+    torch.testing.assert_close(dict(ours.learning), parameters, atol=1e-9, rtol=0)
+    if threshold:  # a sure source leaves teacher and student one, and then there is no gradient
+        assert (parameters["0.weight"] - bn_net().double()[0].weight).abs().max() > 1e-3
+
+
+def test_some_are_sure_and_some_are_not_at_the_threshold_between() -> None:
+    ours = learner()
+    sure = ours.forward(BATCHES[0], learning=False).logits.softmax(dim=1).amax(dim=1) >= 0.25
+    assert 0 < int(sure.sum()) < len(sure)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "forwards"),
+    [(0.0, 3), (1.0, 4), (0.25, 5)],  # source and student; the teacher's own look; two views
+)
+def test_only_passes_whose_answer_is_used_are_made(threshold: float, forwards: int) -> None:
+    ours = learner(teacher__threshold=threshold)
+    for x in BATCHES:
+        ours.step(x)
+    assert (ours.forwards, ours.backwards) == (4 * forwards, 4)
+
+
+def test_thirty_five_passes_at_most() -> None:
+    ours = Learner(bn_net(), get_recipe("cotta", {"teacher.threshold": 0.25}))
+    ours.step(images(12))
+    assert ours.forwards == 1 + 1 + 1 + 32
+
+
+def test_without_learning_the_teacher_looks_once_and_draws_nothing() -> None:
+    ours = learner()
+    ours.step(BATCHES[0])
+    before, passes = copied(ours), ours.forwards
+    answer = ours.predict(BATCHES[1])
+    assert ours.forwards == passes + 1
+    assert same_tensors(before, copied(ours))
+    with torch.no_grad():
+        expected = ours.forward(
+            BATCHES[1], weights=ours.states["teacher"].tensors, learning=False
+        ).logits
+    torch.testing.assert_close(answer, expected)
+
+
+def test_every_parameter_learns_and_the_teacher_is_handed_back() -> None:
+    ours = learner(regularizer__probability=0)
+    for x in BATCHES:
+        ours.step(x)
+    assert set(ours.learning) == {name for name, _ in ours.model.named_parameters()}
+    teacher = {k: v.clone() for k, v in ours.states["teacher"].tensors.items()}
+    assert not same_tensors(teacher, {k: p.detach() for k, p in ours.learning.items()})
+    handed_back = dict(ours.release().named_parameters())
+    assert same_tensors(teacher, {k: p.detach() for k, p in handed_back.items()})
+
+
+def test_the_share_of_weights_that_go_back_is_the_probability() -> None:
+    ours = learner(regularizer__probability=0.1)
+    ours.step(BATCHES[0])
+    same = [(p == ours.source[name]).double().flatten() for name, p in ours.learning.items()]
+    assert 0.06 < float(torch.cat(same).mean()) < 0.15
+
+
+@pytest.mark.parametrize("make", [bn_net, gn_net])
+def test_everyday_use(make: Callable[[], nn.Module]) -> None:
+    options = {**FEW, "optimizer.lr": 1e-3}
+    goes_on_from_its_packed_state("cotta", options, make)
+    adapts_and_hands_back("cotta", options, make)
+    streams_resets_and_is_guarded("cotta", options, make)
+
+
+def test_half_precision() -> None:
+    bears_half_precision("cotta", FEW)
+
+
+def test_a_transformer_and_a_single_image() -> None:
+    goes_on_from_its_packed_state("cotta", FEW, tiny_vit, size=16)
+    one = learner(gn_net(), teacher__threshold=1.0)
+    assert torch.isfinite(one.step(images(1)).logits).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AcclimateWarning)
+        assert torch.isfinite(learner().step(images(1).double()).logits).all()
+
+
+def test_views_stay_near_the_picture_whatever_its_scale_and_shape() -> None:
+    x = images(64)[:, :, :, :6]
+    view = jittered(x, torch.Generator().manual_seed(0))
+    assert view.shape == x.shape
+    big = jittered(1000 * x + 5000, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(big, 1000 * view + 5000, atol=0.5, rtol=1e-4)
+    assert 0.3 < float(view.std() / x.std()) < 1.3
+
+
+def test_a_picture_is_turned_in_pixels() -> None:
+    flat = torch.zeros(200, 1, 16, 48)
+    flat[:, :, 7:9] = 1.0  # a bar across; turned by an angle a, its slope is tan a
+    view = jittered(flat, torch.Generator().manual_seed(3))
+    rows = torch.arange(16.0)[:, None]
+    left, right = (
+        (view[:, 0, :, at].clamp_min(0) ** 4 * rows.T).sum(dim=1)
+        / (view[:, 0, :, at].clamp_min(0) ** 4).sum(dim=1)
+        for at in (16, 32)
+    )
+    steepest = ((left - right).abs() / 16).quantile(0.95)
+    assert 0.1 < float(steepest) < 0.4  # tan 15 degrees is 0.27
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AugmentationAveraged(threshold=1.5), "expected threshold >= 0 and <= 1, got 1.5"),
+        (lambda: AugmentationAveraged(views_per_image=0), "expected views_per_image >= 1, got 0"),
+        (lambda: AugmentationAveraged(momentum=2.0), "expected momentum >= 0 and <= 1, got 2"),
+        (lambda: StochasticRestore(probability=-1), "expected probability >= 0 and <= 1, got -1"),
+        (
+            lambda: Learner(bn_net(), get_recipe("bn", {"predictor": "teacher"})),
+            "'bn' learns nothing, so it has no teacher to answer",
+        ),
+    ],
+)
+def test_options_out_of_range_are_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(AcclimateError, match=message):
+        make()
+
+
+def test_the_teacher_may_answer_for_other_recipes_too() -> None:
+    ours = Learner(bn_net(), get_recipe("ent", {"predictor": "teacher"}))
+    expected = Learner(bn_net(), get_recipe("ent"))
+    assert torch.equal(ours.step(images()).logits, expected.step(images()).logits)
+    assert ours.forwards == 1
+    student = {name: p.detach().clone() for name, p in ours.learning.items()}
+    now: dict[str, Tensor] = dict(ours.release().named_parameters())
+    assert all(torch.equal(now[name], p) for name, p in student.items())

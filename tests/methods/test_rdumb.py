@@ -1,0 +1,70 @@
+"""RDumb: ETA in pieces, each of which starts from the source."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from acclimate.errors import AcclimateError
+from acclimate.learner import Learner
+from acclimate.methods.rdumb import PeriodicReset
+from acclimate.recipes import get_recipe
+from nets import bn_net, images
+from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model, sure_net
+
+OPTIONS = {"optimizer.lr": 0.05, "filter.margin": 1.1, "filter.max_similarity": 1.0}
+
+
+def test_every_third_step_begins_with_the_source_again() -> None:
+    answers, parameters, learner = our_run("rdumb", {**OPTIONS, "regularizer.every": 3})
+    expected = []
+    for start in (0, 3):
+        net, affine = plain_model(bn_net().double())
+        optimizer = torch.optim.SGD(affine.values(), lr=0.05, momentum=0.9)
+        for batch in BATCHES[start : start + 3]:
+            logits = net(batch)
+            expected.append(logits.detach())
+            entropies = plain_entropy(logits)
+            weights = (1.1 * torch.tensor(5.0).log() - entropies.detach()).exp()
+            optimizer.zero_grad()
+            (weights * entropies).mean().backward()
+            optimizer.step()
+    torch.testing.assert_close(answers, expected, atol=1e-6, rtol=0)
+    assert not has_moved(parameters, learner, by=0), "six steps end in a reset"
+
+
+def test_between_resets_it_is_eta() -> None:
+    narrow = {**OPTIONS, "filter.max_similarity": 0.96, "filter.margin": 0.4}
+    ours, parameters, learner = our_run("rdumb", narrow, model=sure_net())
+    eta, expected, _ = our_run("eta", narrow, model=sure_net())
+    assert has_moved(parameters, learner)
+    torch.testing.assert_close(ours, eta, atol=0, rtol=0)
+    torch.testing.assert_close(parameters, expected, atol=0, rtol=0)
+
+
+def test_a_reset_leaves_nothing_behind() -> None:
+    options = {**OPTIONS, "regularizer.every": 2, "normalization": "running"}
+    learner = Learner(bn_net(), get_recipe("rdumb", options))
+    fresh = {k: v.clone() for k, v in learner.state_tensors().items() if k != "learner/steps"}
+    learner.step(images(8))
+    assert learner.states["filter"].probability.numel()
+    learner.step(images(8, seed=1))
+    after = learner.state_tensors()
+    assert all(torch.equal(after[k], v) for k, v in fresh.items())
+    assert not [k for k in after if k not in fresh and k != "learner/steps"]
+
+
+def test_a_batch_costs_one_forward_and_one_backward_pass() -> None:
+    *_, learner = our_run("rdumb", {**OPTIONS, "regularizer.every": 2})
+    assert (learner.forwards, learner.backwards) == (len(BATCHES), len(BATCHES))
+
+
+@pytest.mark.parametrize("every", [3, 1000])
+def test_it_streams_adapts_goes_on_and_is_guarded(every: int) -> None:
+    check_duties("rdumb", {**OPTIONS, "regularizer.every": every})
+
+
+def test_the_default_is_the_papers_and_never_is_refused() -> None:
+    assert get_recipe("rdumb").regularizer == PeriodicReset(every=1000)
+    with pytest.raises(AcclimateError, match="expected every >= 1, got 0"):
+        PeriodicReset(every=0)
