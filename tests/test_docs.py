@@ -15,7 +15,7 @@ from acclimate.data import list_datasets
 from acclimate.data.corruptions import corruptions
 from acclimate.models.own import checkpoints
 from acclimate.parts import PARTS
-from acclimate.recipes import RECIPES
+from acclimate.recipes import RECIPES, list_recipes
 from nets import bn_net
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +48,13 @@ def test_the_readme_lists_every_part():
     for slot in PARTS:
         listed = set(re.findall(r"`([a-z0-9-]+)`", rows[slot]))
         assert listed == set(PARTS[slot].names()), slot
+
+
+def test_every_recipe_is_on_the_page_of_methods():
+    page = (ROOT / "docs/methods.md").read_text()
+    rows = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    for recipe in list_recipes():
+        assert f"`{recipe.name}`" in rows, recipe.name
 
 
 def test_the_readme_shows_the_stored_run():

@@ -168,6 +168,14 @@ def test_double_precision_and_models_that_take_no_pictures_are_left_alone(
     assert choose(nn.Linear(4, 2), torch.rand(8, 4), speed="max") == EXACT
 
 
+def test_group_norm_is_not_laid_out_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its backward pass would crash the process (torch 2.13)."""
+    monkeypatch.setattr(choosing, "_seconds", lambda model, images, how: 1.0 - how.channels_last)
+    grouped = nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(4, 2))
+    assert not choose(grouped, torch.rand(8, 3, 1, 1), speed="max").channels_last
+    assert choose(small(), pictures(), speed="max").channels_last
+
+
 def test_measuring_leaves_the_model_as_it_was() -> None:
     model = small()
     before = {name: (p.stride(), p.clone()) for name, p in model.named_parameters()}

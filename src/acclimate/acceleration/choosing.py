@@ -34,7 +34,7 @@ def choose(model: nn.Module, images: Tensor, *, speed: Speed) -> Acceleration:
     check_speed(speed)
     if speed == "exact" or not _takes(model, images):
         return EXACT
-    convolves = any(isinstance(module, nn.Conv2d) for module in model.modules())
+    convolves = _likes_channels_last(model)
     if images.device.type == "cuda":
         return Acceleration(channels_last=convolves, half=torch.cuda.is_bf16_supported())
     if images.device.type != "cpu":  # nobody has tried
@@ -52,6 +52,15 @@ def _takes(model: nn.Module, images: Tensor) -> bool:
     """Only what is in single precision can do with less."""
     kinds = {p.dtype for p in model.parameters() if p.is_floating_point()}
     return images.ndim == 4 and images.dtype == torch.float32 and kinds <= {torch.float32}
+
+
+def _likes_channels_last(model: nn.Module) -> bool:
+    """Whether there are convolutions to gain by it, and nothing that would come to harm."""
+    modules = list(model.modules())
+    # The backward pass of torch's group norm on a CPU, channels last, writes to a gradient of the
+    # input that is not there when the layers before it are frozen, and takes the process with it.
+    grouped = any(isinstance(module, nn.GroupNorm) for module in modules)
+    return not grouped and any(isinstance(module, nn.Conv2d) for module in modules)
 
 
 def _fastest(
