@@ -90,7 +90,10 @@ def check_shared(recipe: str, options: Mapping[str, Any], model: nn.Module) -> N
 
 
 def check_duties(recipe: str, options: Mapping[str, Any], model: nn.Module | None = None) -> None:
-    """A stream and a run of adapt work, repeat, go on from a state, and the guard watches both."""
+    """A stream and a run of adapt work, repeat, go on from a state, and the guard watches both.
+
+    One broken image, one image alone and double precision are borne.
+    """
     net = bn_net() if model is None else model
     batches = [images(16, seed=seed) for seed in range(4)]
 
@@ -119,6 +122,7 @@ def check_duties(recipe: str, options: Mapping[str, Any], model: nn.Module | Non
         broken[0] = float("nan")
         assert torch.isfinite(whole(broken)[1:]).all()
         assert torch.isfinite(whole(batches[1])).all()
+        assert torch.isfinite(whole(batches[2][:1])).all()
         assert torch.isfinite(second.double()(batches[0].double())).all()
 
         result = run(net, batches, recipe, options)
@@ -128,7 +132,6 @@ def check_duties(recipe: str, options: Mapping[str, Any], model: nn.Module | Non
             resumed = run(net, batches, recipe, options, out=folder)
     assert torch.equal(resumed.predictions, result.predictions)
     assert same_tensors(resumed.model.state_dict(), result.model.state_dict())
-    assert result.verdict.word in ("helpful", "neutral", "harmful", "refused")
     with torch.no_grad():
         alone = torch.cat([result.model(batch) for batch in batches]).argmax(dim=1)
     assert torch.equal(alone, result.predictions)

@@ -185,7 +185,7 @@ class Learner:
         if self._fresh is None:
             self._fresh = {name: tensor.clone() for name, tensor in self.state_tensors().items()}
         with torch.enable_grad():
-            losses = [self._step(images).loss for _ in range(self.recipe.epochs)]
+            losses = [self._learn(images) for _ in range(self.recipe.epochs)]
         answer = self.answer(images)
         drawn = self.generator.get_state()
         self.load_state_tensors(self._fresh)
@@ -197,10 +197,20 @@ class Learner:
             step = self._collect(images)
             answer = self._answer(step, images)
             step.loss = self._update(step) if self.recipe.learns else None
+        self._end(step)
+        return StepResult(answer, step.loss)
+
+    def _learn(self, images: Tensor) -> Tensor | None:
+        """A step whose answer nobody asks for; its loss."""
+        step = self._collect(images)
+        step.loss = self._update(step) if self.recipe.learns else None
+        self._end(step)
+        return step.loss
+
+    def _end(self, step: Step) -> None:
         self.steps += 1
         for slot, part in self.parts.items():
             part.after_step(self.states[slot], step)
-        return StepResult(answer, step.loss)
 
     def predict(self, images: Tensor) -> Tensor:
         """The logits for a batch, keeping nothing that was learnt from it."""

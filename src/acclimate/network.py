@@ -75,10 +75,11 @@ class Network:
 
     @torch.no_grad()
     def _verify(self, images: Tensor, statistics: StatisticsControl) -> None:
-        chosen = self.acceleration
+        chosen, running = self.acceleration, dict(statistics.running)
         fast = self._ask(images, statistics, None)
         self.decelerate()
         why = differs(fast, self._ask(images, statistics, None))
+        statistics.running.update(running)  # a comparison moves no estimate
         if why is None:
             self.accelerate(chosen)
             self._unverified = False

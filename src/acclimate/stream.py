@@ -139,7 +139,7 @@ class Stream(nn.Module):
         told = logits if loss is None and recipe.learns else loss
         broken = told is not None and not bool(torch.isfinite(told).all())
         if self.episodic:  # nothing is kept from batch to batch
-            return not broken
+            return not (broken and self.guard.acts)
         full = broken or self._watch.steps + 1 >= self.guard.check_every
         source = self.learner.source_forward(images).logits if full else None
         if parallel.active():  # all processes must come to one decision

@@ -219,3 +219,10 @@ def test_help_imports_no_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "acclimate show model paper:resnet50" in done.stdout
+
+
+def test_it_works_in_a_process_that_has_loaded_nothing_else():
+    words = [sys.executable, "-m", "acclimate", "show", "model", "acclimate:wrn-26-2-gn-cifar10"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert "early-affine" in shown.stdout

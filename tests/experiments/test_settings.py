@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import torch
 from sweeps import a_job, write_digits
 
+from acclimate.acceleration import EXACT
 from acclimate.cli import main
 from acclimate.copying import copy_model
 from acclimate.data import Shift, ShiftedSource, open_dataset, open_images
@@ -17,6 +20,7 @@ from acclimate.data.corruptions import DEV, TEST
 from acclimate.data.joined import JoinedSource
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Job, Plan, Result, Store
+from acclimate.experiments._image_cache import ImageCache
 from acclimate.experiments.running import Worker
 from acclimate.experiments.settings import Setting, correlated_order, stream_order
 from acclimate.models import load
@@ -125,6 +129,13 @@ def test_the_lower_the_concentration_the_longer_a_class_stays(concentration: flo
     assert mean < {1e-4: 2.1, 0.1: 4, 10.0: 9}[concentration]
 
 
+def test_within_a_span_the_classes_come_in_any_order() -> None:
+    labels = torch.arange(3).repeat(60)
+    draw = torch.Generator().manual_seed(0)
+    order = labels[correlated_order(labels, concentration=1e6, generator=draw)]
+    assert len({tuple(span.unique_consecutive().tolist()) for span in order.split(60)}) > 1
+
+
 def test_correlated_labels_need_labels() -> None:
     with pytest.raises(AcclimateError, match="need labels"):
         stream_order(Setting.parse("correlated"), [4], None, seed=0)
@@ -172,10 +183,85 @@ def test_a_continual_stream_is_what_a_stream_does_by_hand(worker, roots) -> None
     assert record["forwards"] >= record["backwards"] == -(-len(DEV) * 160 // 128)
 
 
+def test_the_seed_is_that_of_the_order_and_of_every_draw(worker, monkeypatch) -> None:
+    seeds: list[int] = []
+
+    class Watched(Stream):
+        def __init__(self, *words, **options):
+            super().__init__(*words, **options)
+            seeds.append(self.learner.generator.initial_seed())
+
+    monkeypatch.setattr("acclimate.experiments._streaming.Stream", Watched)
+    run(worker, "online", shift="cifar/fog:2", seed=7, images=16)
+    assert seeds == [7]
+
+
 def test_a_gradual_stream_rises_and_fades(worker) -> None:
     record = run(worker, "gradual", shift="cifar/dev", images=16, recipe="bn")
     assert {len(errors) for errors in record["by_shift"].values()} == {9}
     assert record["images"] == len(DEV) * 9 * 16
+
+
+def test_a_wave_of_severities_and_then_another_group_from_the_same_images(roots) -> None:
+    images = ImageCache(roots, device=torch.device("cpu"), incomplete=True)
+    record = load("acclimate:digits").preprocessing
+    gradual = a_job("bn", shift="cifar/dev", setting="gradual", images=4)
+    _, met = images.met(gradual, record)
+    wave = [1, 2, 3, 4, 5, 4, 3, 2, 1]
+    assert [each.shift.severity for each in met.images.sources] == wave * len(DEV)
+    assert list(met.shifts) == [name for name in DEV for _ in wave]
+    continual = replace(gradual, shift="cifar/dev:3", setting="continual")
+    _, met = images.met(continual, record)
+    assert [each.shift.severity for each in met.images.sources] == [3] * len(DEV)
+    assert images.met(continual, record)[1] is met
+    other = images.met(replace(continual, shift="cifar/dev:4"), record)[1]
+    assert other.images.sources[0].shift.severity == 4
+
+
+def test_what_the_guard_sees_is_written_down_and_changes_nothing(worker, roots) -> None:
+    far = {"optimizer.lr": 30.0}
+    job = a_job("ent", shift=None, setting="online", options=far | ONLY)
+    record = worker.run(replace(job, options=(*job.options, ("batch_size", 8)))).record
+    assert any("moved by" in e["trouble"] or "collaps" in e["trouble"] for e in record["events"])
+    loaded = load("acclimate:digits")
+    clean = open_dataset(
+        "mnist", roots["mnist"], preprocessing=loaded.preprocessing, incomplete=True
+    )
+    assert loaded.preprocessing is not None
+    options = {**far, "batch_size": 8}
+    stream = Stream(copy_model(loaded.model), "ent", options=options, guard="off")
+    wrong = 0
+    for chosen in stream_order(Setting("online"), [160], None, seed=0).split(8):
+        logits = stream(loaded.preprocessing.normalize(clean.read(chosen)))
+        wrong += int((logits.argmax(dim=1) != clean.labels[chosen]).sum())
+    assert record["wrong"] == wrong
+
+
+def test_a_stream_passes_once_and_says_so(worker) -> None:
+    job = a_job("rpl", setting="online")
+    assert dict(job.options)["epochs"] == 2
+    record = worker.run(replace(job, options=())).record
+    assert record["recipe"]["epochs"] == 1
+    assert any("1 epoch(s) over 160 images" in note for note in record["notes"])
+    assert record["backwards"] == 2
+    assert worker.run(job).record["backwards"] == 2
+    assert record["speed"] == str(EXACT)
+
+
+def test_the_shifts_of_a_group_share_what_may_be_kept_in_memory(roots) -> None:
+    job = a_job("bn", shift="cifar/dev:3", setting="continual")
+    size = 160 * math.prod(load("acclimate:digits").preprocessing.shape)
+    for cache, kept in ((2 * size, 2), (len(DEV) * size, len(DEV)), (0, 0)):
+        images = ImageCache(roots, device=torch.device("cpu"), incomplete=True, cache=cache)
+        _, met = images.met(job, load("acclimate:digits").preprocessing)
+        assert sum(each._kept is not None for each in met.images.sources) == kept
+
+
+def test_shifts_without_severities_do_not_grow_and_fade() -> None:
+    images = ImageCache({}, device=torch.device("cpu"))
+    job = Job(model="m", dataset="imagenet-d", shift="all", recipe="ent", setting="gradual")
+    with pytest.raises(AcclimateError, match="imagenet-d have no severities"):
+        images.met(job, None)
 
 
 def test_one_image_at_a_time(worker) -> None:
@@ -183,6 +269,7 @@ def test_one_image_at_a_time(worker) -> None:
     assert record["batch_size"] == 1
     assert record["backwards"] == 12
     assert any("one image has no batch statistics" in note for note in record["notes"])
+    assert any(note.endswith("for batches of 1") for note in record["notes"])  # the rate follows
 
 
 def test_the_model_as_it_is_makes_the_same_errors_in_any_order(worker) -> None:

@@ -136,6 +136,9 @@ def test_views_are_one_weak_and_two_strong() -> None:
     seen = torch.where(rises[:, None], weak[:, 0, 14], weak[:, 0, 14].flip(1))
     moved = (seen[:, 14] - ramp[:, 0, 14, 14]).abs()
     assert 0.04 < float(moved.max()) < 0.12  # a fourteenth of the side, and half a pixel
+    # The narrowest crop of a fifth of the area spans 0.39 of the ramp, at 0.6 of its contrast.
+    rows = torch.cat([query, key])[:, 0, 14]
+    assert 0.2 < float((rows.amax(dim=1) - rows.amin(dim=1)).min()) < 0.36
 
 
 @pytest.mark.parametrize("make", [bn_net, gn_net])
@@ -158,6 +161,14 @@ def test_a_model_without_a_classifier_is_refused() -> None:
     pool = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     with pytest.raises(AcclimateError, match="found no linear layer"):
         Learner(pool, get_recipe("adacontrast"))
+
+
+def test_the_published_numbers() -> None:
+    recipe = get_recipe("adacontrast")
+    assert (recipe.optimizer.lr, recipe.batch_size, recipe.teacher.momentum) == (2e-4, 128, 0.999)
+    assert recipe.objective == AdaContrast(
+        neighbours=10, queue=16384, temperature=0.07, contrast=1.0, diversity=1.0
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ def written_out(threshold: float, momentum: float, restored: float) -> tuple[lis
     return answers, student
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.25, 1.0])
+# At 0.255 the student's own sureness would choose other images than the source's.
+@pytest.mark.parametrize("threshold", [0.0, 0.255, 1.0])
 def test_four_steps_equal_plain_pytorch(threshold: float) -> None:
     ours = learner(
         teacher__threshold=threshold, teacher__momentum=0.9, regularizer__probability=0.2
@@ -80,7 +81,7 @@ def test_four_steps_equal_plain_pytorch(threshold: float) -> None:
 
 def test_some_are_sure_and_some_are_not_at_the_threshold_between() -> None:
     ours = learner()
-    sure = ours.forward(BATCHES[0], learning=False).logits.softmax(dim=1).amax(dim=1) >= 0.25
+    sure = ours.forward(BATCHES[0], learning=False).logits.softmax(dim=1).amax(dim=1) >= 0.255
     assert 0 < int(sure.sum()) < len(sure)
 
 

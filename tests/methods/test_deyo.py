@@ -12,6 +12,7 @@ from torch import Tensor
 from acclimate.errors import AcclimateError
 from acclimate.learner import Learner
 from acclimate.methods.deyo import ShapeBound, shuffled_patches
+from acclimate.methods.sar import EarlyAffine
 from acclimate.recipes import get_recipe
 from nets import CLASSES, bn_net, gn_net, images, tiny_vit
 from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model, sure_net
@@ -88,12 +89,18 @@ def test_without_an_image_bound_to_shapes_there_is_no_backward_pass() -> None:
 
 def test_a_single_reliable_image_is_not_normalised_by_itself() -> None:
     net = sure_net()
+    mixed = plain_shuffle(BATCHES[0], torch.Generator().manual_seed(0))
     with torch.no_grad():
-        entropies = plain_entropy(plain_model(net)[0](BATCHES[0])) / math.log(CLASSES)
-    lowest, next_one = entropies.sort().values[:2].tolist()
-    options = {"filter.margin": (lowest + next_one) / 2, "filter.min_difference": -1.0}
-    learner = Learner(net, get_recipe("deyo", options))
-    assert learner.step(BATCHES[0]).loss is not None  # and no warning of a batch of one
+        before, after = (plain_model(net)[0](x) for x in (BATCHES[0], mixed))
+    entropies = plain_entropy(before)
+    (lowest, next_one), (one, _) = entropies.topk(2, largest=False)
+    label = before[one].argmax()
+    plpd = before[one].softmax(dim=0)[label] - after[one].softmax(dim=0)[label]
+    margin = float(lowest + next_one) / 2 / math.log(CLASSES)
+    options = {"filter.margin": margin, "filter.min_difference": -1.0}
+    loss = Learner(net, get_recipe("deyo", options)).step(BATCHES[0]).loss
+    expected = (torch.exp(0.4 * math.log(CLASSES) - lowest) + torch.exp(plpd)) * lowest
+    torch.testing.assert_close(loss, expected)  # and no warning of a batch of one
 
 
 # Patches
@@ -128,6 +135,7 @@ def test_the_defaults_are_the_papers() -> None:
     deyo = get_recipe("deyo")
     assert deyo.filter == ShapeBound(margin=0.5, weight_margin=0.4, min_difference=0.2, patches=4)
     assert (deyo.optimizer.lr, deyo.batch_size) == (0.00025, 64)
+    assert deyo.selector == EarlyAffine()
 
 
 @pytest.mark.parametrize("net", [lambda: sure_net().float(), gn_net])

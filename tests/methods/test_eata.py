@@ -22,6 +22,7 @@ from acclimate.models import load
 from acclimate.recipes import get_recipe
 from nets import bn_net, gn_net, images, tiny_vit
 from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model
+from processes import in_processes
 
 # Every image counts, so that what is new here, the anchor, stands alone.
 OPTIONS = {
@@ -131,6 +132,14 @@ def test_a_file_is_gone_through_once_and_drawn_from_by_seed(tmp_path: Path) -> N
     assert not torch.equal(found[0], found[2])
 
 
+def test_asking_for_importance_leaves_a_running_estimate_alone() -> None:
+    options = {**OPTIONS, "normalization": "running"}
+    _, _, ours = our_run("eata", options)
+    _, _, plain = our_run("eta", {k: v for k, v in options.items() if "regularizer" not in k})
+    first = "1.mean"  # what enters the first layer hangs on no parameter that learns
+    assert torch.equal(ours.statistics.running[first], plain.statistics.running[first])
+
+
 @pytest.mark.parametrize("make", [gn_net, lambda: tiny_vit(img_size=8, patch_size=4)])
 def test_importance_of_other_architectures(make: Any) -> None:
     model = make().double()
@@ -158,6 +167,11 @@ def test_on_the_digits_of_this_package_the_printed_weight_holds_and_does_not_sha
 @pytest.mark.parametrize("net", [bn_net, gn_net])
 def test_it_streams_adapts_goes_on_and_is_guarded(net: Any) -> None:
     check_duties("eata", OPTIONS, net())
+
+
+def test_processes_that_share_batches_refuse_it_before_anything_is_learnt() -> None:
+    for answer in in_processes(2, lambda: Learner(bn_net(), get_recipe("eata"))):
+        assert "neither of which several processes can share" in str(answer)
 
 
 def test_the_defaults_are_the_papers() -> None:

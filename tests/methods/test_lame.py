@@ -130,6 +130,11 @@ def test_more_iterations_than_needed_change_nothing() -> None:
     torch.testing.assert_close(few, many, atol=1e-5, rtol=0)
 
 
+def test_the_published_numbers() -> None:
+    recipe = get_recipe("lame")
+    assert (recipe.predictor, recipe.batch_size) == (Lame(neighbours=5, iterations=100), 64)
+
+
 @pytest.mark.parametrize("option", ["neighbours", "iterations"])
 def test_options_out_of_range_are_refused(option: str) -> None:
     with pytest.raises(AcclimateError, match=f"expected {option} >= 1, got 0"):

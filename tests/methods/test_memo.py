@@ -70,7 +70,7 @@ def test_an_image_costs_one_pass_of_its_copies_and_one_gradient() -> None:
     seen = []
     learner.model.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
     learner.step(images(2))
-    assert seen == [1, COPIES, 1] * 2  # what it said before, its copies, what it says after
+    assert seen == [COPIES, 1] * 2  # its copies, and what it says after
     assert learner.backwards == 2
 
 
@@ -134,8 +134,22 @@ def test_copies_follow_the_generator_and_the_range_of_the_picture() -> None:
     torch.testing.assert_close(scaled, 7 * one - 3, atol=1e-3, rtol=1e-4)
 
 
+def test_copies_are_moved_as_far_as_augmix_moves_them() -> None:
+    ramp = torch.linspace(-1, 1, 33).expand(300, 1, 33, 33)
+    centre = mixed(ramp, torch.Generator().manual_seed(0))[:, 0, 16, 16].abs()
+    # A tenth of the side at most by each operation, three of them, of three chains, half mixed in.
+    assert 0.08 < float(centre.max()) < 0.25
+
+
 def test_copies_count_as_one_image_in_the_statistics() -> None:
     assert SingleImage(prior=16).batch_weight(64) == SingleImage(prior=16).batch_weight(1) == 1 / 17
+
+
+def test_the_published_numbers() -> None:
+    recipe = get_recipe("memo")
+    assert (recipe.optimizer.lr, recipe.optimizer.momentum, recipe.epochs) == (2.5e-4, 0.0, 1)
+    assert recipe.objective == MarginalEntropy(augmentations=64, smallest_crop=0.08)
+    assert recipe.normalization == SingleImage(prior=16)
 
 
 @pytest.mark.parametrize(

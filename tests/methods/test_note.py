@@ -217,6 +217,12 @@ def test_a_transformer() -> None:
     goes_on_from_its_packed_state("note", {}, tiny_vit, size=16)
 
 
+def test_the_published_numbers() -> None:
+    recipe = get_recipe("note")
+    assert (recipe.optimizer.lr, recipe.batch_size, recipe.filter.capacity) == (1e-4, 64, 64)
+    assert recipe.normalization == InstanceAware(momentum=0.01, strength=4.0)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -52,6 +52,17 @@ def test_a_reset_leaves_nothing_behind() -> None:
     after = learner.state_tensors()
     assert all(torch.equal(after[k], v) for k, v in fresh.items())
     assert not [k for k in after if k not in fresh and k != "learner/steps"]
+    again = Learner(bn_net(), get_recipe("rdumb", options)).step(images(8, seed=2))
+    assert torch.equal(learner.step(images(8, seed=2)).logits, again.logits)
+
+
+def test_a_teacher_goes_back_too() -> None:
+    options = {"regularizer": "periodic-reset", "regularizer.every": 2, "optimizer.lr": 0.5}
+    learner = Learner(bn_net(), get_recipe("hard", {**options, "teacher": "moving-average"}))
+    learner.step(images(8))
+    assert has_moved(learner.states["teacher"].tensors, learner, by=0)
+    learner.step(images(8, seed=1))
+    assert not has_moved(learner.states["teacher"].tensors, learner, by=0)
 
 
 def test_a_batch_costs_one_forward_and_one_backward_pass() -> None:

@@ -213,6 +213,37 @@ def test_the_memory_has_one_layout_as_a_checkpoint_has() -> None:
     assert state.images.stride() == torch.zeros(2, 1, 8, 8).stride()
 
 
+@pytest.mark.parametrize("recipe", ["rotta", "note"])
+@pytest.mark.parametrize("make", [bn_net, gn_net])
+def test_an_image_that_is_not_finite_is_not_remembered(
+    make: Callable[[], nn.Module], recipe: str
+) -> None:
+    broken = images(4, seed=1)
+    broken[2] = float("nan")
+    ours, sound = (Learner(make(), get_recipe(recipe, {"optimizer.lr": LR})) for _ in range(2))
+    ours.step(images(4)), sound.step(images(4))
+    answer, expected = ours.step(broken).logits, sound.step(broken[[0, 1, 3]]).logits
+    assert torch.equal(answer.isfinite().all(dim=1), torch.tensor([True, True, False, True]))
+    torch.testing.assert_close(answer[[0, 1, 3]], expected)
+    assert torch.equal(ours.states["filter"].images, sound.states["filter"].images)
+    torch.testing.assert_close(dict(ours.learning), dict(sound.learning))
+
+
+@pytest.mark.parametrize("recipe", ["rotta", "note"])
+def test_from_an_empty_memory_nothing_is_learnt(recipe: str) -> None:
+    ours = Learner(bn_net(), get_recipe(recipe, {"optimizer.lr": LR}))
+    assert ours.step(torch.full((2, 3, 8, 8), float("nan"))).loss is None
+    assert (ours.forwards, ours.backwards) == (1, 0)
+    learnt = {name: p.detach() for name, p in ours.learning.items()}
+    assert same_tensors(learnt, ours.source)
+    packed = {name: tensor.clone() for name, tensor in ours.state_tensors().items()}
+    assert packed["filter/labels"].dtype == torch.int64
+    assert torch.isfinite(ours.step(images(4)).loss)
+    ours.load_state_tensors(packed)
+    assert len(ours.states["filter"].images) == 0
+    assert torch.isfinite(ours.step(images(4)).loss)
+
+
 def test_without_learning_nothing_is_remembered_and_no_statistics_move() -> None:
     ours = learner()
     ours.step(BATCHES[0])
@@ -248,6 +279,14 @@ def test_half_precision() -> None:
 
 def test_a_transformer() -> None:
     goes_on_from_its_packed_state("rotta", {}, tiny_vit, size=16)
+
+
+def test_the_published_numbers() -> None:
+    recipe = get_recipe("rotta")
+    assert (recipe.optimizer.lr, recipe.batch_size) == (1e-3, 64)
+    assert recipe.teacher.momentum == 0.999
+    assert recipe.normalization.momentum == 0.05
+    assert recipe.filter == CategoryBalancedMemory(capacity=64, timeliness=1.0, uncertainty=1.0)
 
 
 @pytest.mark.parametrize(

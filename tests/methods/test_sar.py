@@ -79,7 +79,7 @@ def test_six_steps_equal_plain_pytorch() -> None:
 
 
 def test_a_loss_too_low_to_be_true_leads_back_to_the_source() -> None:
-    floor = 0.72
+    floor = 0.73  # with which an average that went on after a reset would lead to another
     options = {**OPTIONS, "regularizer.floor": floor / math.log(CLASSES)}
     answers, parameters, _ = our_run("sar", options, model=sure_net())
     expected, affine, _, resets = plain_sar(floor=floor)

@@ -130,6 +130,12 @@ def test_a_transformer() -> None:
     goes_on_from_its_packed_state("self-ensembling", options, tiny_vit, size=16)
 
 
+def test_the_published_numbers() -> None:
+    recipe = get_recipe("self-ensembling")
+    assert (recipe.optimizer.lr, recipe.batch_size, recipe.teacher.momentum) == (1e-5, 56, 0.99)
+    assert recipe.objective == Ensembling(confidence=0.968, weight=3.0, balance=0.005, pixels=2.0)
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [

@@ -29,7 +29,7 @@ from nets import CLASSES, bn_net, gn_net, images, snapshot, tiny_vit
 from plain import BATCHES, check_duties, has_moved, our_run, plain_model
 
 LR = {"optimizer.lr": 0.01}
-PLAIN = {**LR, "selector": "affine"}
+PLAIN = {**LR, "selector": "early-affine"}
 
 
 def plain_confidence(o: Tensor, labels: str) -> Tensor:
@@ -132,7 +132,7 @@ def test_the_running_estimate_starts_with_all_classes_alike() -> None:
 def test_to_begin_with_the_answers_are_those_without_a_module() -> None:
     batch = images(8)
     with_module = Learner(bn_net(), get_recipe("slr")).step(batch).logits
-    without = Learner(bn_net(), get_recipe("slr", {"selector": "affine"})).step(batch).logits
+    without = Learner(bn_net(), get_recipe("slr", {"selector": "early-affine"})).step(batch).logits
     assert torch.equal(with_module, without)
 
 
@@ -196,6 +196,22 @@ def test_a_refused_adaptation_hands_the_plain_model_back() -> None:
     assert all(torch.equal(now[k], v) for k, v in then.items())
 
 
+def test_the_last_stages_stay_lest_the_logits_only_grow() -> None:
+    model = tiny_vit(depth=4)
+    learner = Learner(copy.deepcopy(model), get_recipe("slr"))
+    norms = {name for name in learner.learning if not name.startswith("selector:")}
+    assert norms == {f"blocks.{i}.norm{j}.{p}" for i in range(3) for j in (1, 2)
+                     for p in ("weight", "bias")}  # fmt: skip
+    before = InputModule().names(model)
+    InputModule().extend(model, torch.Generator())
+    after = InputModule().names(model)
+    assert after[: len(before)] == before
+    assert len(after) > len(before)
+    assert all("acclimate_adapter." in name for name in after[len(before) :])
+    (hook,) = model._forward_pre_hooks.values()  # counting has left the module where it was
+    assert hook.__name__ == "_adapt_input"
+
+
 def test_a_model_called_by_keyword_is_shown_the_same() -> None:
     class Keyword(nn.Module):
         def __init__(self) -> None:
@@ -253,6 +269,7 @@ def test_the_defaults_are_the_papers() -> None:
         (lambda: Diversity(momentum=1), "expected momentum >= 0 and < 1, got 1"),
         (lambda: Diversity(weight=-1), "expected weight >= 0, got -1"),
         (lambda: InputModule(width=0), "expected width >= 1, got 0"),
+        (lambda: InputModule(frozen=1), "expected frozen >= 0 and < 1, got 1"),
         (lambda: InputModule(channels=0), "expected channels >= 1, got 0"),
     ],
 )

@@ -59,6 +59,13 @@ def test_five_batches_equal_the_sets_by_hand(m: int | None) -> None:
     assert m is None or int(state.classes.bincount().max()) <= m
 
 
+def test_each_set_starts_with_its_row_and_how_sure_the_classifier_is_of_it() -> None:
+    state, last = learner().states["predictor"], bn_net().double()[-1]
+    p = last(last.weight).softmax(dim=1).detach()
+    torch.testing.assert_close(state.entropies, -(p * p.log()).sum(dim=1))
+    assert state.classes.tolist() == list(range(CLASSES))
+
+
 def test_a_batch_costs_one_pass_and_no_gradient() -> None:
     t3a = learner()
     for x in BATCHES:
@@ -156,6 +163,10 @@ def test_any_architecture(net: Any, size: int) -> None:
 def test_a_classifier_over_many_positions_is_refused() -> None:
     with pytest.raises(AcclimateError, match=r"expected 8 features, .* got 32; T3A needs a linear"):
         Stream(ConvNet(pooled=False), "t3a")(BATCHES[0])
+
+
+def test_the_supports_are_one_of_those_the_paper_chooses_from() -> None:
+    assert get_recipe("t3a").predictor.supports == 20
 
 
 def test_no_support_at_all_is_refused() -> None:

@@ -94,12 +94,20 @@ def test_online_keeps_what_it_learns(tmp_path: Path) -> None:
     torch.testing.assert_close(ours, dict(net.named_parameters()), atol=1e-9, rtol=0)
 
 
+def test_the_published_rate_is_that_of_one_image_online(tmp_path: Path) -> None:
+    chosen = {"objective.head": written(tmp_path), **ONLINE, "batch_size": 1}
+    assert Learner(gn_net(), get_recipe("ttt", chosen)).lr == 1e-3
+    assert Learner(gn_net(), get_recipe("ttt", chosen), batch_size=8).lr == 8e-3
+    recipe = get_recipe("ttt")
+    assert (recipe.objective.copies, recipe.epochs, recipe.optimizer.momentum) == (32, 10, 0.0)
+
+
 def test_a_step_costs_one_pass_of_the_copies_and_one_gradient(tmp_path: Path) -> None:
     learner = Learner(gn_net(), get_recipe("ttt", options(tmp_path)))
     seen = []
     learner.model.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
     learner.step(images(1))
-    assert seen == [1, COPIES, 1, COPIES, 1]  # two steps, each after an answer, and the answer
+    assert seen == [COPIES, COPIES, 1]  # two steps, and the answer
     assert learner.backwards == 2
 
 

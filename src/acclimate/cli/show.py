@@ -110,6 +110,7 @@ def _counts(model: nn.Module) -> dict[str, Any]:
     """Parameters by selector: {"parameters": n, "added": those that are new}, or why not any."""
     import torch
 
+    import acclimate.recipes  # noqa: F401  whose methods bring selectors of their own
     from acclimate.parts import PARTS
 
     selectors = PARTS["selector"]

@@ -69,14 +69,16 @@ class ImageCache:
         self._last: dict[str, tuple[Hashable, Opened]] = {}
         self._sequence: tuple[Hashable, Opened, Met] | None = None
 
-    def shifted(self, job: Job, preprocessing: Preprocessing | None) -> Opened:
-        """The images a job adapts to."""
+    def shifted(
+        self, job: Job, preprocessing: Preprocessing | None, *, cache: int | None = None
+    ) -> Opened:
+        """The images a job adapts to; ``cache`` is what others have left for them, in bytes."""
         if job.dataset != self._dataset:  # nothing of another one will be asked for again soon
             self._dataset = job.dataset
             self._last.clear()
             self._sequence = None
         if find_dataset(job.dataset).shifts:
-            return self._kept("own", job, job.dataset, job.shift, preprocessing)
+            return self._kept("own", job, job.dataset, job.shift, preprocessing, cache=cache)
         clean = self._kept("clean", job, job.dataset, None, preprocessing)
         if job.shift is None:
             return clean
@@ -84,7 +86,7 @@ class ImageCache:
         if self._is_last("made", key):
             return self._last["made"][1]
         self._last.pop("made", None)  # before the next one takes its memory
-        opened = self._made(clean, Shift.parse(job.shift))
+        opened = self._made(clean, Shift.parse(job.shift), cache=cache)
         self._last["made"] = key, opened
         return opened
 
@@ -96,10 +98,13 @@ class ImageCache:
         key = (job.dataset, job.split, tuple(words), job.images, preprocessing)
         if self._sequence is None or self._sequence[0] != key:
             self._sequence = None  # before the next one takes its memory
-            parts = {
-                word: self.shifted(replace(job, shift=word, setting=None), preprocessing)
-                for word in dict.fromkeys(words)
-            }
+            parts: dict[str | None, Opened] = {}
+            left = cache_budget(self.cache)  # for all of them together
+            for word in dict.fromkeys(words):
+                alone = replace(job, shift=word, setting=None)
+                parts[word] = self.shifted(alone, preprocessing, cache=left)
+                size = _bytes(parts[word].images)
+                left -= size if size <= left else 0
             met = Met(
                 images=JoinedSource([parts[word].images for word in words]),
                 shifts=[str(parts[word].corruption or word) for word in words],
@@ -135,15 +140,22 @@ class ImageCache:
         dataset: str,
         shift: str | None,
         preprocessing: Preprocessing | None,
+        *,
+        cache: int | None = None,
     ) -> Opened:
         key = (dataset, job.split, shift, job.images, preprocessing)
         if not self._is_last(kind, key):
             self._last.pop(kind, None)
-            self._last[kind] = key, self._open(job, dataset, shift, preprocessing)
+            self._last[kind] = key, self._open(job, dataset, shift, preprocessing, cache)
         return self._last[kind][1]
 
     def _open(
-        self, job: Job, dataset: str, shift: str | None, preprocessing: Preprocessing | None
+        self,
+        job: Job,
+        dataset: str,
+        shift: str | None,
+        preprocessing: Preprocessing | None,
+        cache: int | None,
     ) -> Opened:
         if dataset not in self.roots:
             how = find_dataset(dataset).how_to_get(Path("ROOT"))
@@ -170,7 +182,7 @@ class ImageCache:
                 shift=corruption,
                 severity=severity,
                 preprocessing=preprocessing,
-                cache=self.cache,
+                cache=self.cache if cache is None else cache,
                 progress=self.progress,
                 incomplete=self.incomplete,
             )
@@ -182,11 +194,10 @@ class ImageCache:
             images=images, data=_digest(images), corruption=corruption, notes=(*said, *notes)
         )
 
-    def _made(self, clean: Opened, shift: Shift) -> Opened:
-        budget = cache_budget(self.cache)
+    def _made(self, clean: Opened, shift: Shift, *, cache: int | None) -> Opened:
+        budget = cache_budget(self.cache if cache is None else cache)
         images = ShiftedSource(clean.images, shift, cache=budget, device=self.device)
-        assert images.preprocessing is not None
-        if len(images) * math.prod(images.preprocessing.shape) <= budget:
+        if _bytes(images) <= budget:
             # All at once, so that no job's time has the corruption of what others find made.
             for chunk in tqdm(
                 torch.arange(len(images)).split(_CHUNK),
@@ -210,8 +221,16 @@ def _members(job: Job, *, gradual: bool) -> list[str | None]:
         return job_shifts(job.dataset, [job.shift])
     rising = [str(shift).rpartition(":") for shift in job_shifts(job.dataset, [job.shift])]
     names = dict.fromkeys(name for name, _, _ in rising)
+    if "" in names:
+        raise AcclimateError(f"the shifts of {job.dataset} have no severities to grow and fade by")
     wave = (*SEVERITIES, *reversed(SEVERITIES[:-1]))
     return [f"{name}:{severity}" for name in names for severity in wave]
+
+
+def _bytes(images: ImageSource) -> int:
+    """What the pictures take in memory."""
+    record = images.preprocessing
+    return 0 if record is None else len(images) * math.prod(record.shape)
 
 
 def _digest(images: ImageSource) -> str:

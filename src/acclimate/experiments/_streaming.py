@@ -43,8 +43,14 @@ def streamed_record(
     """Run the stream; what is written down of it."""
     assert job.setting is not None
     setting = Setting.parse(job.setting)
+    options = dict(job.options)
+    if get_recipe(job.recipe, options).episode is None:  # a stream passes once, whatever the recipe
+        options["epochs"] = 1
     recipe, notes = tuned_recipe(
-        get_recipe(job.recipe), dict(job.options), model_name=loaded.name, images=len(met.images)
+        get_recipe(job.recipe),
+        options,
+        model_name=loaded.name,
+        images=len(met.images.sources[0]),  # how many shifts will follow is not known beforehand
     )
     size = min(setting.batch_size or batch_size or recipe.batch_size, len(met.images))
     stream = Stream(loaded.model, recipe, batch_size=size, guard="observe", seed=job.seed)
@@ -67,6 +73,7 @@ def streamed_record(
     return _record(tallies, met, stream) | {
         "notes": [*notes, *stream.notes],
         "batch_size": size,
+        "speed": str(stream.learner.network.acceleration),
         "recipe": recipe.to_dict(),
     }
 

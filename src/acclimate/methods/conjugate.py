@@ -13,11 +13,12 @@ image, C × C; by the Sherman-Morrison formula the solution is the line above, a
 
 ``trained_with`` is the loss the model was trained with, which only you can know. For cross-entropy,
 by far the most usual, this is TENT with a temperature. ε is the training's own; 8 is what public
-code takes on ImageNet. The paper searches rate and temperature for every data set; the defaults are
-TENT's (SGD with momentum 0.9, 0.00025, batches of 64).
+code takes on ImageNet, 6 on CIFAR-10. The paper searches rate and temperature for every data set;
+the defaults are TENT's (SGD with momentum 0.9, 0.00025, batches of 64).
 
-What differs: nothing in the formulas. The conjugate of the squared loss has no lower bound; choose
-it for models trained that way only.
+What differs: nothing in the formulas. The authors' code answers a batch after learning from it;
+here, as everywhere, it is before (``Stream(..., answer="after")`` is theirs). The conjugate of the
+squared loss has no lower bound; choose it for models trained that way only.
 """
 
 from __future__ import annotations

@@ -10,13 +10,14 @@ then θ' ← 0.999 θ' + 0.001 θ, and every weight of θ goes back to its sourc
 
 SGD at 0.01 in batches of 64 is the published setting for ResNet-50 on ImageNet-C. The threshold
 belongs to model and data: the authors take 0.92 for CIFAR-10, 0.72 for CIFAR-100 and 0.1 for
-ImageNet, where their code also restores with 0.001 only. A lower one costs fewer passes.
+ImageNet, where their code also restores with 0.001 only. A lower one costs fewer passes. For CIFAR
+they take Adam at 0.001 and batches of 200.
 
 Other than in that code: sureness is a matter of each image, not of the batch's mean; views are
 averaged as probabilities, not as logits; the cross-entropy is the text's, where the code for
 ImageNet adds its mirror image; only passes whose answer somebody uses are made; views are drawn as
-:func:`~acclimate.methods.views.jittered` does, without changes of colour. Like there, the source is
-asked with the recipe's statistics.
+:func:`~acclimate.methods.views.jittered` does, without changes of colour or blur. Like there, the
+source is asked with the recipe's statistics.
 """
 
 from __future__ import annotations

@@ -28,8 +28,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from acclimate import parallel
 from acclimate.copying import floating_dtype
 from acclimate.data import batches, open_images
+from acclimate.errors import AcclimateError
 from acclimate.methods.eta import ETA
 from acclimate.models import preprocessing_of
 from acclimate.parts import PARTS, check_range
@@ -81,6 +83,12 @@ class FisherAnchor(Regularizer):
 
     def prepare(self, learner: Learner) -> Importance:
         """Nothing is known of any parameter."""
+        if parallel.active():
+            raise AcclimateError(
+                "the Fisher anchor squares the gradients of whole batches and is one number for "
+                "all images, neither of which several processes can share; adapt in one process, "
+                "or each by itself: with acclimate.parallel.alone()"
+            )
         return Importance({name: torch.zeros_like(p) for name, p in learner.learning.items()})
 
     def start_epoch(self, state: Importance, learner: Learner) -> None:

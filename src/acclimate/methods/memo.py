@@ -29,6 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.methods.crops import random_crops
+from acclimate.methods.views import Draws
 from acclimate.normalization import Mixture
 from acclimate.objectives import Objective
 from acclimate.optimizers import SGD
@@ -126,13 +127,6 @@ class SingleImage(Mixture):
     def batch_weight(self, images: int) -> float:
         """1 / (N + 1)."""
         return super().batch_weight(1)
-
-
-@dataclass
-class Draws:
-    """What is random."""
-
-    generator: torch.Generator
 
 
 @PARTS["objective"].register("marginal-entropy")

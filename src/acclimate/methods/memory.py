@@ -55,16 +55,17 @@ class MemoryState:
         # In one layout, whatever that of the batch: a checkpoint keeps none, and sums depend on it.
         chosen = bank[[each.index for each in kept]]
         self.images = chosen.clone(memory_format=torch.contiguous_format)
-        self.labels = torch.tensor([each.label for each in kept])
+        self.labels = torch.tensor([each.label for each in kept], dtype=torch.int64)
         self.uncertainties = torch.tensor([each.uncertainty for each in kept], dtype=torch.float64)
-        self.ages = torch.tensor([each.age for each in kept])
+        self.ages = torch.tensor([each.age for each in kept], dtype=torch.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory(Filter, ABC):
     """Each batch is answered, its images are offered to the memory, and the memory is learnt from.
 
-    Subclasses say what is kept. One step is taken for each batch that arrives.
+    Subclasses say what is kept. One step is taken for each batch that arrives. Images whose answers
+    are not finite are not offered: one of them would spoil every step until it is let go.
     """
 
     capacity: int = 64
@@ -88,13 +89,17 @@ class Memory(Filter, ABC):
             state.arrived = torch.zeros(classes, dtype=torch.int64)
         kept, first = state.kept(), len(state.images)
         labels, uncertainties = answer.argmax(dim=1).tolist(), entropy(answer).tolist()
-        for i, (label, uncertainty) in enumerate(zip(labels, uncertainties, strict=True)):
-            state.arrived[label] += 1
-            self.admit(state, kept, Kept(first + i, label, uncertainty), classes=classes)
+        for i in answer.isfinite().all(dim=1).nonzero().flatten().tolist():
+            state.arrived[labels[i]] += 1
+            self.admit(state, kept, Kept(first + i, labels[i], uncertainties[i]), classes=classes)
             for each in kept:
                 each.age += 1
         state.keep(kept, images)
         return state.images
+
+    def weights(self, state: MemoryState, step: Step) -> Tensor:
+        """All that is remembered counts alike; where that is nothing, nothing is learnt."""
+        return step.images.new_ones(len(step.images))
 
     def predict(self, state: MemoryState, step: Step) -> Tensor | None:
         """The answer to what arrived; the step itself is about what is remembered."""

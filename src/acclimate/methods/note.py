@@ -16,8 +16,9 @@ Adam at 1e-4 for batches of 64 is the published setting.
 
 Other than published: the source is any model with batch norm, where the authors train theirs with
 instance-aware batch norm from the start (or fine-tune it so, for ImageNet). A step is taken for
-each batch that arrives, rather than for each 64 images. As in the authors' code, variances are the
-unbiased ones. No plain model normalises like this: ``adapt`` hands back the learnt weights and the
+each batch that arrives, rather than for each 64 images; the rate is scaled with the batch size, the
+0.01 is not. As in the authors' code, variances are the unbiased ones, and eps is added to σ² in the
+two bounds too. No plain model normalises like this: ``adapt`` hands back the learnt weights and the
 running statistics, and takes its predictions from the method itself. Networks without batch norm
 are left with the memory.
 """

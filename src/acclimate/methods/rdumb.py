@@ -5,7 +5,9 @@ batches of 64); after every ``every`` steps the parameters, the optimiser's mome
 average of the answers are those of the beginning.
 
 What differs: the margin is 0.4 log C, as in ETA's text; the authors' code has log(1000) / 2 - 1.
-Steps are counted whether or not an image counted in them, as there.
+Steps are counted whether or not an image counted in them, as there. The code goes back before a
+step, here it is after one: all answers are the same, but a run that ends with such a step hands the
+source back.
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ memory; the student's are moved by the views. Adam at 1e-3 for batches of 64 is 
 setting (for CIFAR-C; there is none for ImageNet).
 
 Other than published: a step is taken for each batch that arrives, rather than for each 64 images,
-so small batches take more and (the rate being scaled with the batch size) smaller steps. Views are
-drawn as :func:`~acclimate.methods.views.jittered` does, without changes of colour. Networks
-without batch norm have no statistics to estimate and do the rest.
+so small batches take more and (the rate being scaled with the batch size) smaller steps. Both
+momenta hold for a step, whatever its batch: one image at a time, statistics and teacher follow 64
+times as fast. Views are drawn as :func:`~acclimate.methods.views.jittered` does, without changes of
+colour. Networks without batch norm have no statistics to estimate and do the rest.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class AugmentedStudent(Objective):
 
     def views(self, state: Draws, images: Tensor) -> Sequence[Tensor]:
         """What the student sees."""
-        return [jittered(images, state.generator)]
+        return [jittered(images, state.generator) if len(images) else images]
 
     def loss(self, state: Draws, step: Step) -> Tensor:
         """The teacher looks at the image itself, and looks first."""

@@ -13,8 +13,10 @@ the network sits a module that learns to undo the shift, the identity to begin w
 
     d(x) = γ · (τ x + (1 - τ) r(x)) + β
 
-Scale and shift of the normalisation layers learn with it. ``objective.labels=hard`` gives HLR;
-``selector=affine`` leaves the module out.
+Scale and shift of the normalisation layers learn with it, but those of the last stages: the ratios
+have no bound, and growing logits would lower the loss without any other answer. The paper freezes
+the top of each network; here it is the last quarter of the stages, as in SAR (layer4 of a ResNet).
+``objective.labels=hard`` gives HLR; ``selector=early-affine`` leaves the module out.
 
 Defaults are the paper's for ImageNet: δ = 0.025, κ = 0.9, Adam at 0.0006, batches of 64.
 
@@ -42,12 +44,12 @@ from torch.func import functional_call
 from acclimate.adapters import insert_input_adapter, remove_input_adapter
 from acclimate.copying import floating_dtype
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.methods.sar import EarlyAffine
 from acclimate.objectives import Objective
 from acclimate.optimizers import Adam
 from acclimate.parts import PARTS, check_range
 from acclimate.recipe import Recipe
 from acclimate.regularizers import Regularizer
-from acclimate.selectors import NormAffine
 
 if TYPE_CHECKING:
     from acclimate.learner import Learner
@@ -183,8 +185,8 @@ class InputState:
 
 @PARTS["selector"].register("input-module")
 @dataclass(frozen=True, kw_only=True)
-class InputModule(NormAffine):
-    """Scale and shift of the normalisation layers, if any, and a new module before the network.
+class InputModule(EarlyAffine):
+    """Scale and shift of the earlier normalisation layers, if any, and a new module before them.
 
     ``channels`` is how many an image has; None asks the model's first convolution.
     """
@@ -194,6 +196,7 @@ class InputModule(NormAffine):
     channels: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_range(self, "width", low=1)
         check_range(self, "channels", low=1)
 
@@ -202,11 +205,14 @@ class InputModule(NormAffine):
         self._channels(model)
 
     def names(self, model: nn.Module) -> list[str]:
-        """γ and β of every normalisation layer, and the module's own where it is in the model."""
-        modules = [m for m in model.modules() if isinstance(m, InputTransformation)]
-        own = {id(p) for module in modules for p in module.parameters()}
-        chosen = set(super().names(model))
-        return [name for name, p in model.named_parameters() if name in chosen or id(p) in own]
+        """γ and β of the earlier layers, and the module's own where it is in the model."""
+        module = remove_input_adapter(model)  # its layers are none of the network's stages
+        chosen = super().names(model)
+        if module is None:
+            return chosen
+        insert_input_adapter(model, module)
+        own = {id(p) for p in module.parameters()}
+        return chosen + [name for name, p in model.named_parameters() if id(p) in own]
 
     def extend(self, model: nn.Module, generator: torch.Generator) -> None:
         """Put a module in front that changes nothing yet."""
@@ -245,7 +251,7 @@ class InputModule(NormAffine):
                 return module.in_channels
         raise AcclimateError(
             f"{type(model).__name__} has no convolution that tells how many channels an image has; "
-            "say it with selector.channels, or leave the input module out with selector=affine"
+            "say it with selector.channels, or leave the module out with selector=early-affine"
         )
 
 

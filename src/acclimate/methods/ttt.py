@@ -11,8 +11,9 @@ trains such a model and writes its head beside it; without that head there is no
 
 Defaults of the paper: B = 32 copies, SGD at 0.001 without momentum or weight decay, ten steps on
 each image, which is then forgotten (``episode=image``). Its online version keeps what was learnt:
-``episode=none epochs=1``, one step for each batch that arrives; the paper then answers after the
-step (``Stream(..., answer="after")``).
+``episode=none epochs=1 batch_size=1``, one step at that rate for each image; larger batches take
+one step for all of their images, at a rate scaled with their size. The paper then answers after
+the step (``Stream(..., answer="after")``).
 
 What differs: the paper branches off in the middle of a ResNet with group norm. Here the second head
 is one linear layer on what the classifier is fed, so that any architecture can have one, and all
