@@ -50,6 +50,14 @@ def test_the_readme_lists_every_part():
         assert listed == set(PARTS[slot].names()), slot
 
 
+def test_the_speed_of_a_step_is_the_measured_one():
+    stored = json.loads((ROOT / "benchmarks/results/step.json").read_text())
+    auto = next(row for row in stored["rows"] if row["what"] == "auto")
+    page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
+    assert (auto["model"], auto["batch"]) == ("wrn-40-2", 200)
+    assert f"runs at {auto['ratio_to_eager']:.2f} times the rate of the eager one" in page
+
+
 def test_every_recipe_is_on_the_page_of_methods():
     page = (ROOT / "docs/methods.md").read_text()
     rows = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
