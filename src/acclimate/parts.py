@@ -116,7 +116,7 @@ def part_kind(slot: str, part: Part) -> str:
 
 
 def check_range(
-    part: Part,
+    options: Any,
     name: str,
     *,
     low: float,
@@ -124,9 +124,15 @@ def check_range(
     open_low: bool = False,
     open_high: bool = False,
 ) -> None:
-    """Refuse an option that is not a finite number in its range, with the range in the message."""
-    assert name in {field.name for field in fields(part)}
-    value = getattr(part, name)
+    """Refuse a field of a dataclass that is not a finite number in its range; None is no number.
+
+    >>> from acclimate.filters import Confidence
+    >>> check_range(Confidence(threshold=0.5), "threshold", low=0.6)
+    Traceback (most recent call last):
+    acclimate.errors.AcclimateError: expected threshold >= 0.6, got 0.5
+    """
+    assert name in {field.name for field in fields(options)}
+    value = getattr(options, name)
     if value is None:
         return
     above = low < value if open_low else low <= value

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from acclimate.parts import check_range
 from acclimate.pretraining.augment import crop_and_flip, relit
-from acclimate.pretraining.checks import check_colour, check_option
+from acclimate.pretraining.checks import check_colour
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
 __all__ = ["Dann", "reversal", "reversed_gradient"]
@@ -82,9 +83,9 @@ class Dann(Method):
     colour: bool = False
 
     def __post_init__(self) -> None:
-        check_option(self, "strength", low=0)
-        check_option(self, "delay", low=0, high=1, open_high=True)
-        check_option(self, "margin", low=0)
+        check_range(self, "strength", low=0)
+        check_range(self, "delay", low=0, high=1, open_high=True)
+        check_range(self, "margin", low=0)
         check_colour(self)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:

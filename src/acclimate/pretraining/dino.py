@@ -16,8 +16,8 @@ from torch.nn import functional
 from acclimate.methods.crops import random_crops
 from acclimate.methods.dino import GLOBAL_CROPS, DinoHead, distillation
 from acclimate.outputs import find_classifier
+from acclimate.parts import check_range
 from acclimate.pretraining.augment import crop_and_flip, recoloured
-from acclimate.pretraining.checks import check_option
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
 __all__ = ["Dino", "DinoParts"]
@@ -85,13 +85,13 @@ class Dino(Method):
 
     def __post_init__(self) -> None:
         for name in ("student_temperature", "teacher_temperature"):
-            check_option(self, name, low=0, open_low=True)
+            check_range(self, name, low=0, open_low=True)
         for name in ("centre_momentum", "momentum"):
-            check_option(self, name, low=0, high=1)
-        check_option(self, "local_crops", low=0)
+            check_range(self, name, low=0, high=1)
+        check_range(self, "local_crops", low=0)
         for name in ("local_size", "hidden", "bottleneck"):
-            check_option(self, name, low=1)
-        check_option(self, "prototypes", low=2)
+            check_range(self, name, low=1)
+        check_range(self, "prototypes", low=2)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """The student's head, the teacher, and the probe."""

@@ -14,8 +14,8 @@ from torch.nn import functional
 from acclimate.errors import AcclimateError
 from acclimate.methods.self_ensembling import disagreement, sure, unevenness
 from acclimate.methods.views import moved
+from acclimate.parts import check_range
 from acclimate.pretraining.augment import relit
-from acclimate.pretraining.checks import check_option
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
 __all__ = ["SelfEnsembling"]
@@ -61,10 +61,10 @@ class SelfEnsembling(Method):
             raise AcclimateError(
                 f"expected an augmentation of none, tf or tfa, got {self.augmentation!r}"
             )
-        check_option(self, "confidence", low=0, high=1, open_high=True)
-        check_option(self, "momentum", low=0, high=1, open_high=True)
+        check_range(self, "confidence", low=0, high=1, open_high=True)
+        check_range(self, "momentum", low=0, high=1, open_high=True)
         for name in ("weight", "balance"):
-            check_option(self, name, low=0)
+            check_range(self, name, low=0)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """The teacher, at first the same as the student."""

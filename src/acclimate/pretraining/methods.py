@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from acclimate.parts import check_range
 from acclimate.pretraining.augment import crop_and_flip
 from acclimate.pretraining.augmix import augmix
-from acclimate.pretraining.checks import check_option
 from acclimate.registry import Registry
 
 __all__ = ["METHODS", "AugMix", "Batch", "Forward", "Method", "Vanilla"]
@@ -83,7 +83,7 @@ class Vanilla(Method):
     margin: int = 4
 
     def __post_init__(self) -> None:
-        check_option(self, "margin", low=0)
+        check_range(self, "margin", low=0)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """Mean cross-entropy."""
@@ -106,8 +106,8 @@ class AugMix(Method):
     margin: int = 4
 
     def __post_init__(self) -> None:
-        check_option(self, "consistency", low=0)
-        check_option(self, "margin", low=0)
+        check_range(self, "consistency", low=0)
+        check_range(self, "margin", low=0)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """Cross-entropy of the plain picture plus ``consistency`` times the divergence."""

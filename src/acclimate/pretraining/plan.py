@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acclimate.errors import AcclimateError
-from acclimate.pretraining.checks import check_option
+from acclimate.parts import check_range
 
 __all__ = ["Plan"]
 
@@ -41,9 +41,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "lr", "clip"):
-            check_option(self, name, low=0, open_low=True)
-        check_option(self, "weight_decay", low=0)
-        check_option(self, "momentum", low=0, high=1, open_high=True)
+            check_range(self, name, low=0, open_low=True)
+        check_range(self, "weight_decay", low=0)
+        check_range(self, "momentum", low=0, high=1, open_high=True)
         if self.optimizer not in ("sgd", "adam"):
             raise AcclimateError(f"expected an optimizer sgd or adam, got {self.optimizer!r}")
         if not 0 <= self.seed < 2**40:

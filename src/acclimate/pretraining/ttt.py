@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.methods.ttt import QUARTERS, turned
+from acclimate.parts import check_range
 from acclimate.pretraining.augment import crop_and_flip
-from acclimate.pretraining.checks import check_option
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
 __all__ = ["Ttt"]
@@ -37,8 +37,8 @@ class Ttt(Method):
     margin: int = 4
 
     def __post_init__(self) -> None:
-        check_option(self, "rotation", low=0)
-        check_option(self, "margin", low=0)
+        check_range(self, "rotation", low=0)
+        check_range(self, "margin", low=0)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """One linear layer."""

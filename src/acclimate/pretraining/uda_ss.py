@@ -12,8 +12,9 @@ from torch.nn import functional
 
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.ttt import turned
+from acclimate.parts import check_range
 from acclimate.pretraining.augment import crop_and_flip, relit
-from acclimate.pretraining.checks import check_colour, check_option
+from acclimate.pretraining.checks import check_colour
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
 __all__ = ["UdaSs", "quarter", "upside_down"]
@@ -49,7 +50,7 @@ class UdaSs(Method):
                 raise unknown_name("task of uda-ss", task, _TASKS)
         if not self.tasks or len(set(self.tasks)) < len(self.tasks):
             raise AcclimateError(f"expected one or more different tasks, got {self.tasks}")
-        check_option(self, "margin", low=0)
+        check_range(self, "margin", low=0)
         check_colour(self)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
