@@ -19,6 +19,7 @@ import acclimate
 from acclimate.data import open_dataset
 from acclimate.experiments._first_images import first_images
 from acclimate.models import load
+from acclimate.words import Speed
 
 MODELS = ("acclimate:wrn-26-2-bn-cifar10", "acclimate:wrn-40-2-augmix-cifar10")
 SHIFTS = ("cifar/gaussian_blur:5", "cifar/gaussian_noise:5")
@@ -59,13 +60,14 @@ def main() -> None:
 
 
 def pair(
-    loaded: Any, images: Any, shift: str, recipe: str, options: Any, seed: int, speed: str
+    loaded: Any, images: Any, shift: str, recipe: str, options: Any, seed: int, speed: Speed
 ) -> dict[str, Any]:
     """The errors of an exact run and of a faster one."""
     errors: dict[str, float] = {}
     seconds: dict[str, float] = {}
     how = ""
-    for each in ("exact", speed):
+    both: tuple[Speed, Speed] = ("exact", speed)
+    for each in both:
         began = time.perf_counter()
         result = acclimate.adapt(
             loaded,
@@ -75,7 +77,7 @@ def pair(
             shift=shift,
             guard="observe",
             seed=seed,
-            speed=each,  # type: ignore[arg-type]
+            speed=each,
             progress=False,
         )
         assert result.error_after is not None

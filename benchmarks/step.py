@@ -23,10 +23,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acclimate.acceleration import EXACT, choose
+from acclimate.acceleration import choose
 from acclimate.learner import Learner
 from acclimate.models import load
 from acclimate.recipes import get_recipe
+from acclimate.words import Speed
 
 Step = Callable[[Tensor], Tensor]
 RECIPE = "rpl"
@@ -81,17 +82,17 @@ def eager_step(model: nn.Module, case: Case) -> Step:
     return step
 
 
-def our_step(model: nn.Module, case: Case, images: Tensor, speed: str) -> tuple[Step, str]:
+def our_step(model: nn.Module, case: Case, images: Tensor, speed: Speed) -> tuple[Step, str]:
     """A step of ours, and how it runs."""
     options = {"optimizer.lr": 1e-3, "selector": case.selector}
-    how = EXACT if speed == "exact" else choose(model.eval(), images, speed=speed)  # type: ignore[arg-type]
+    how = choose(model.eval(), images, speed=speed)
     learner = Learner(model, get_recipe(RECIPE, options), acceleration=how)
     return lambda x: learner.step(x).logits, str(how)
 
 
-def inference(model: nn.Module, images: Tensor, speed: str) -> tuple[Step, str]:
+def inference(model: nn.Module, images: Tensor, speed: Speed) -> tuple[Step, str]:
     """A forward pass alone."""
-    how = EXACT if speed == "exact" else choose(model.eval(), images, speed=speed)  # type: ignore[arg-type]
+    how = choose(model.eval(), images, speed=speed)
     how.prepare(model)
 
     @torch.no_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -267,3 +268,13 @@ def test_a_broken_plug_in_is_named_and_takes_nothing_else_away(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.warns(AcclimateWarning, match=r"'acclimate_broken:f' failed to load: no luck"):
         assert "rpl" in [r.name for r in list_recipes()]
+
+
+def test_a_recipe_is_read_back_in_a_process_that_has_loaded_no_method():
+    code = (
+        "from acclimate.recipe import Recipe; "
+        "print(Recipe.from_dict({'name': 'x', 'optimizer': {'kind': 'sam'}}).optimizer, "
+        "Recipe(name='y').with_options({'filter': 'shape-bound'}).filter)"
+    )
+    read = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert read.returncode == 0, read.stderr

@@ -17,6 +17,7 @@ from acclimate.normalization import StatisticsControl
 from acclimate.outputs import Outputs, find_classifier
 from acclimate.parts import Part
 from acclimate.recipe import Recipe
+from acclimate.shareable import check_shareable
 from acclimate.state import pack, transform, under, unpack
 from acclimate.step import Step
 
@@ -59,7 +60,7 @@ class Learner:
     ) -> None:
         recipe.check(model)
         if parallel.active():
-            _check_shareable(model, recipe)
+            check_shareable(model, recipe)
         self.model = model.eval()
         self.network = Network(self.model, acceleration)
         self.recipe = recipe
@@ -80,6 +81,11 @@ class Learner:
         self._overwritten: dict[str, Tensor] = {}
         self._asked_gradient = {name: p.requires_grad for name, p in model.named_parameters()}
         self.parts: dict[str, Part] = recipe.parts()
+        self._transforming = {
+            slot: part
+            for slot, part in self.parts.items()
+            if type(part).transform is not Part.transform
+        }
         self.states: dict[str, Any] = {}
         self.learning: dict[str, nn.Parameter] = {}
         self._prepare()
@@ -154,7 +160,7 @@ class Learner:
 
     def _run(self, images: Tensor, weights: Mapping[str, Tensor] | None) -> Outputs:
         self.forwards += 1
-        for slot, part in self.parts.items():
+        for slot, part in self._transforming.items():
             others = None if weights is None else under(f"{slot}:", weights)
             images = part.transform(self.states[slot], images, others)
         own = {name: tensor for name, tensor in (weights or {}).items() if ":" not in name}
@@ -370,28 +376,6 @@ def _reduce(term: Tensor, weights: Tensor | None, counting: Tensor | None, image
         assert counting is not None
         return (term * weights).sum() / counting
     return term.sum() / images if parallel.active() else term.mean()
-
-
-def _check_shareable(model: nn.Module, recipe: Recipe) -> None:
-    """Refuse what several processes cannot do as one would."""
-    if isinstance(model, nn.parallel.DistributedDataParallel):
-        raise AcclimateError(
-            "expected the plain model, got one wrapped in DistributedDataParallel; pass "
-            "model.module: gradients and statistics are shared here already"
-        )
-    alone = (
-        f"which {parallel.world()} processes would do differently from one; adapt in one process, "
-        "or each by itself: with acclimate.parallel.alone()"
-    )
-    if recipe.episode is not None:
-        raise AcclimateError(f"recipe {recipe.name!r} forgets after each {recipe.episode}, {alone}")
-    for slot, part in recipe.parts().items():
-        kind = type(part)
-        if (kind.views, kind.collect, kind.predict) != (Part.views, Part.collect, Part.predict):
-            raise AcclimateError(
-                f"the {slot} of recipe {recipe.name!r} draws views of each image, keeps images or "
-                f"compares them, {alone}"
-            )
 
 
 def scaling_note(learner: Learner) -> list[str]:

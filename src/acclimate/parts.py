@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from acclimate.learner import Learner
     from acclimate.step import Step
 
-__all__ = ["PARTS", "Closure", "Need", "Part", "check_range", "part_kind"]
+__all__ = ["PARTS", "Closure", "Need", "Part", "check_range", "known_parts", "part_kind"]
 
 Need = Literal["features"]
 Closure = Callable[[], Tensor]
@@ -102,6 +103,16 @@ PARTS: dict[str, Registry[type[Part]]] = {
         "predictor",
     )
 }
+
+
+def known_parts(slot: str) -> Registry[type[Part]]:
+    """Everything that fits into a slot, the parts that the methods bring included.
+
+    >>> "sam" in known_parts("optimizer")
+    True
+    """
+    import_module("acclimate.methods")  # registers them; it imports this module, hence so late
+    return PARTS[slot]
 
 
 def part_kind(slot: str, part: Part) -> str:

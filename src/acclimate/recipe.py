@@ -14,7 +14,7 @@ from acclimate.normalization import BatchStatistics, Normalization, batch_norm_l
 from acclimate.objectives import CrossEntropy, Objective
 from acclimate.optimizers import SGD, Optimizer
 from acclimate.options import parse_value
-from acclimate.parts import PARTS, Part, part_kind
+from acclimate.parts import PARTS, Part, known_parts, part_kind
 from acclimate.predictors import Predictor, Student
 from acclimate.regularizers import NoRegularizer, Regularizer
 from acclimate.selectors import NormAffine, Selector
@@ -148,10 +148,10 @@ class Recipe:
     def from_dict(cls, plain: Mapping[str, Any]) -> Recipe:
         """Build a recipe from :meth:`to_dict`'s values."""
         values = dict(plain)
-        for slot, registry in PARTS.items():
+        for slot in PARTS:
             if isinstance(values.get(slot), Mapping):
                 options = dict(values[slot])
-                kind = registry[options.pop("kind", "")]
+                kind = known_parts(slot)[options.pop("kind", "")]
                 _check_names(slot, kind, options)
                 values[slot] = kind(**options)
         _check_names("recipe", cls, values)
@@ -164,7 +164,7 @@ def _part_named(slot: str, value: Any) -> Part | None:
         return value
     if slot == "objective" and value in (None, "none"):
         return None
-    return PARTS[slot][str(value)]()
+    return known_parts(slot)[str(value)]()
 
 
 def _part_with(slot: str, part: Part, values: Mapping[str, Any]) -> Part:

@@ -42,13 +42,15 @@ class Acceleration:
 
     def prepare(self, model: nn.Module) -> None:
         """Lay the weights out as the pictures will be."""
-        if self.channels_last:
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._lay_out(model, torch.channels_last)
 
     def undo(self, model: nn.Module) -> None:
         """Lay the weights out as they were."""
+        self._lay_out(model, torch.contiguous_format)
+
+    def _lay_out(self, model: nn.Module, order: torch.memory_format) -> None:
         if self.channels_last:
-            model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+            model.to(memory_format=order)  # type: ignore[call-overload]  # torch's types lack it
 
     def shown(self, images: Tensor) -> Tensor:
         """The pictures as the model is to get them."""

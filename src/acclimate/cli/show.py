@@ -110,10 +110,9 @@ def _counts(model: nn.Module) -> dict[str, Any]:
     """Parameters by selector: {"parameters": n, "added": those that are new}, or why not any."""
     import torch
 
-    import acclimate.recipes  # noqa: F401  whose methods bring selectors of their own
-    from acclimate.parts import PARTS
+    from acclimate.parts import known_parts
 
-    selectors = PARTS["selector"]
+    selectors = known_parts("selector")
     names = sorted(selectors.names(), key=lambda name: selectors[name].changes_architecture)
     counts: dict[str, Any] = {}
     for name in names:

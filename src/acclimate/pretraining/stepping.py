@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from acclimate.acceleration import Acceleration
 from acclimate.errors import AcclimateError
 from acclimate.outputs import find_classifier, logits_of
 from acclimate.pretraining.examples import Examples
@@ -45,7 +46,7 @@ class Stepper:
         device = examples.images.device
         self.model = model.to(device)
         if device.type == "cuda":
-            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            Acceleration(channels_last=True).prepare(self.model)
         self._examples, self._method, self._plan = examples, method, plan
         self._target = target if method.uses_target else None
         _, classifier = find_classifier(self.model)
