@@ -26,28 +26,29 @@ from acclimate.experiments import Store
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "methods.json"
 PLANS = (HERE / "plans" / "methods.yaml", HERE / "plans" / "methods_single.yaml")
-RATES = "1e-4,1e-3,1e-2"
+RATES = "1e-4,1e-3,1e-2,1e-1"
 FIXED = {"none", "bn", "bn-prior", "lame", "t3a"}  # nothing learns by gradient
 COLUMNS = ("online", "correlated:0.1", "continual", "mixed", "single")
 
 
 def run(args: argparse.Namespace) -> int:
     """Choose, then measure."""
-    choice = args.store.with_suffix(".choice.json")
     common = ["--root", str(args.root), "--store", str(args.store), "--quiet"]
     if args.workers:
         common += ["--engine", "processes", "--workers", str(args.workers)]
-    plans = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in PLANS]
-    learning = [name for name in plans[0]["recipe"] if name not in FIXED]
-    images = args.images or plans[0]["images"]
-    words = ["tune", "--models", plans[0]["model"], "--datasets", "cifar10", *common]
-    words += ["--shifts", "cifar/dev:5", "--recipes", *learning, "--set", f"optimizer.lr={RATES}"]
-    words += ["--epochs", "1", "--images-per-shift", str(min(images, 2000)), "--out", str(choice)]
-    status = acclimate(words)
-    for path, plan in zip(PLANS, plans, strict=True):
-        few = min(args.images or plan["images"], plan["images"])
+    status = 0
+    for path in PLANS:
+        plan = yaml.safe_load(path.read_text(encoding="utf-8"))
+        images = min(args.images or plan["images"], plan["images"])
+        choice = args.store.with_suffix(f".{path.stem}.json")
+        learning = [name for name in plan["recipe"] if name not in FIXED]
+        words = ["tune", "--models", plan["model"], "--datasets", "cifar10", *common]
+        words += ["--shifts", "cifar/dev:5", "--recipes", *learning]
+        words += ["--set", f"optimizer.lr={RATES}", "--epochs", "1"]
+        words += ["--images-per-shift", str(min(images, 2000)), "--out", str(choice)]
+        status = max(status, acclimate(words))
         words = ["bench", "--plan", str(path), "--choice", str(choice), *common]
-        status = max(status, acclimate([*words, "--images-per-shift", str(few)]))
+        status = max(status, acclimate([*words, "--images-per-shift", str(images)]))
     return status
 
 

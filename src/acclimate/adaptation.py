@@ -155,13 +155,13 @@ def adapt(
         resumed = folder.resume(run)
     if not resumed:  # else it runs as it began
         learner.network.accelerate(_acceleration(module, shown, size, speed))
-    notes += _notes(learner)
-    record = {**identity, "acceleration": str(learner.network.acceleration)}
     try:
         predictions, verdict = run.execute()
     except BaseException:
         learner.release()  # a model adapted in place must stay usable
         raise
+    notes += _notes(learner)
+    record = {**identity, "acceleration": str(learner.ran)}
     result = AdaptationResult(
         model=learner.model,
         recipe=chosen,
@@ -246,8 +246,8 @@ def _notes(learner: Learner) -> list[str]:
     recipe, notes = learner.recipe, []
     if recipe.learns and recipe.selector.changes_architecture:
         notes.append("the model handed back has new layers (keys with acclimate_adapter)")
-    if learner.network.acceleration.changes:
-        notes.append(f"the model ran in {learner.network.acceleration}; speed=exact does not")
+    if learner.ran.changes:
+        notes.append(f"the model ran in {learner.ran}; speed=exact does not")
     if parallel.active():
         notes.append(f"each batch was shared out over {parallel.world()} processes")
     return notes + scaling_note(learner)

@@ -31,6 +31,8 @@ class Filter(Part):
 class Everything(Filter):
     """Every image counts."""
 
+    steady = True
+
 
 @PARTS["filter"].register("confidence")
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import parallel
-from acclimate.acceleration import EXACT, Acceleration
+from acclimate.acceleration import EXACT, Acceleration, Recorder, turns_away
 from acclimate.errors import AcclimateError
 from acclimate.network import Network
 from acclimate.normalization import StatisticsControl
@@ -22,6 +23,9 @@ from acclimate.state import pack, transform, under, unpack
 from acclimate.step import Step
 
 __all__ = ["Learner", "StepResult", "scaling_note"]
+
+_VERIFIED = 32
+"""How many images a faster step is compared with the exact one on."""
 
 DEFAULT_LR = 1e-3
 """The paper's rate for a ResNet-50, where neither recipe nor preset names one."""
@@ -62,7 +66,7 @@ class Learner:
         if parallel.active():
             check_shareable(model, recipe)
         self.model = model.eval()
-        self.network = Network(self.model, acceleration)
+        self.network = Network(self.model)
         self.recipe = recipe
         self.batch_size = recipe.batch_size if batch_size is None else batch_size
         if self.batch_size < 1:
@@ -89,6 +93,11 @@ class Learner:
         self.states: dict[str, Any] = {}
         self.learning: dict[str, nn.Parameter] = {}
         self._prepare()
+        self.network.accelerate(acceleration)
+        self._recorder = Recorder(self._recordable)
+        self.ran = EXACT
+        self._unverified = True
+        self._before, self._per_step = (0, 0, 0), [0, 0, 0]
         self.source = {name: p.detach().clone() for name, p in self.learning.items()}
 
     def _prepare(self) -> None:
@@ -176,8 +185,72 @@ class Learner:
 
     def step(self, images: Tensor) -> StepResult:
         """Predict, then learn from one batch of images; an episode learns, then predicts."""
+        if self._unverified and len(images):
+            self._verify(images[:_VERIFIED])
         with self.network.acceleration.kernels(images.device):
-            return self._step(images) if self.recipe.episode is None else self._episodes(images)
+            if self.recipe.episode is not None:
+                return self._episodes(images)
+            return self._replay(images) if self._replays(images) else self._step(images)
+
+    def _verify(self, images: Tensor) -> None:
+        """See on the first batch that a faster gradient goes where the exact one goes."""
+        self._unverified = False
+        chosen = self.network.acceleration
+        learns_of_gradients = self.recipe.learns and len(images) > 1
+        if not (chosen.half or chosen.fused) or not learns_of_gradients or parallel.active():
+            return
+        self.network.decelerate()
+        exact = self._gradient(images)
+        for candidate in chosen.candidates():
+            self.network.accelerate(candidate)
+            why = turns_away(self._gradient(images), exact)
+            if why is None:
+                return
+            self.network.decelerate()
+        self.network.warn(chosen, why)
+
+    def _gradient(self, images: Tensor) -> Tensor:
+        """How all that learns in the model moves its answers, in one piece.
+
+        Not by the recipe's own loss, which may be at its minimum to begin with, and all noise.
+        """
+        learning = [p for name, p in self.learning.items() if ":" not in name]
+        self.recipe.normalization.apply(self.statistics, len(images), learning=False)
+        with torch.enable_grad(), self.network.acceleration.kernels(images.device):
+            logits = self.network.ask(images, self.statistics)
+            self._features = None
+            loss = F.cross_entropy(logits, logits.detach().argmax(dim=1))
+            found = torch.autograd.grad(loss, learning, allow_unused=True)
+        return torch.cat([each.flatten().float() for each in found if each is not None])
+
+    @property
+    def _steady(self) -> bool:
+        """Whether every step is the same work on the device (see :class:`Part`)."""
+        return self.recipe.learns and all(
+            vars(type(part)).get("steady", False) for part in self.parts.values()
+        )
+
+    def _replays(self, images: Tensor) -> bool:
+        """Whether a step is recorded and replayed."""
+        fast = self.network.acceleration.recorded and images.is_cuda and not parallel.active()
+        return fast and len(images) > 1 and self._steady
+
+    def _replay(self, images: Tensor) -> StepResult:
+        before = self._before = self.steps, self.forwards, self.backwards
+        (logits, loss), replayed = self._recorder(images)
+        if replayed:  # no Python ran: count for it
+            after = [now + each for now, each in zip(before, self._per_step, strict=True)]
+            self.steps, self.forwards, self.backwards = after
+        else:
+            after = [self.steps, self.forwards, self.backwards]
+            self._per_step = [now - old for now, old in zip(after, before, strict=True)]
+        return StepResult(logits, loss)
+
+    def _recordable(self, images: Tensor) -> tuple[Tensor, ...]:
+        self.steps, self.forwards, self.backwards = self._before  # a recording may fail half way
+        result = self._step(images)
+        assert result.loss is not None
+        return result.logits, result.loss
 
     def _episodes(self, images: Tensor) -> StepResult:
         episodes = images.split(1) if self.recipe.episode == "image" else (images,)
@@ -317,6 +390,7 @@ class Learner:
                 unpack(state, packed)
             elif isinstance(state, torch.optim.Optimizer):
                 state.state.clear()
+        self._recorder.forget()
         self.generator.set_state(tensors["learner/generator"].cpu())
         self.steps = int(tensors["learner/steps"])
 
@@ -326,6 +400,8 @@ class Learner:
         self._fresh = None  # nothing of an episode is kept: it is taken anew
         for state in self.states.values():
             transform(state, change)
+        self._recorder.forget()
+        self.network.forget()
 
     @torch.no_grad()
     def restore_source(self) -> None:
@@ -348,6 +424,8 @@ class Learner:
 
     def release(self) -> nn.Module:
         """Take all hooks and flags off: the plain model, with whatever it has learnt."""
+        if self.network.acceleration.changes:
+            self.ran = self.network.acceleration
         self.network.decelerate()
         self.statistics.release()
         for slot, part in self.parts.items():

@@ -97,6 +97,13 @@ class StatisticsControl:
     _handles: list[Any] = field(default_factory=list)
     _setting: tuple[float, bool, bool] | None = None
     _stand_in: bool = False
+    _totals: dict[str, Tensor] = field(default_factory=dict)
+    _pool: StatisticsPool | None = None
+
+    @property
+    def setting(self) -> tuple[float, bool, bool] | None:
+        """How the layers are set: what tells one kind of forward pass from another."""
+        return self._setting
 
     def use(self, weight: float, *, update_running: bool = False) -> None:
         """Let the next forward passes normalise with this share of the batch's own statistics."""
@@ -177,7 +184,13 @@ class StatisticsControl:
 
     def pool(self) -> StatisticsPool:
         """Start gathering the statistics of everything that passes the layers."""
-        return StatisticsPool(self.layers, counting=self._counting)
+        self._pool = StatisticsPool(self.layers, counting=self._counting, totals=self._totals)
+        return self._pool
+
+    @property
+    def gathering(self) -> bool:
+        """Whether a pool is open."""
+        return self._pool is not None and self._pool.open
 
     def distances(self, pool: StatisticsPool) -> list[float]:
         """How far gathered statistics are from the model's own, layer by layer.
@@ -209,14 +222,22 @@ class StatisticsControl:
 class StatisticsPool:
     """Mean and variance of each layer's input over many batches, pooled as if they were one.
 
-    Gathers until :meth:`close`; ``counting`` says which part of an input counts.
+    Gathers until :meth:`close`; ``counting`` says which part of an input counts. ``totals`` are
+    tensors to add up in, kept from pool to pool: a recorded forward pass knows them by address.
     """
 
     def __init__(
-        self, layers: dict[str, _BatchNorm], *, counting: Callable[[Tensor], Tensor]
+        self,
+        layers: dict[str, _BatchNorm],
+        *,
+        counting: Callable[[Tensor], Tensor],
+        totals: dict[str, Tensor],
     ) -> None:
-        self._counting = counting
-        self._sums: dict[str, tuple[float, Tensor, Tensor]] = {}
+        self._counting, self._totals = counting, totals
+        self._sums: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+        self.open = True
+        for total in totals.values():
+            total.zero_()
         # Before the hooks that mix statistics: those move the input.
         self._handles = [
             layer.register_forward_pre_hook(self._gathering_hook(name), prepend=True)
@@ -226,21 +247,29 @@ class StatisticsPool:
     def _gathering_hook(self, name: str) -> Any:
         def gather(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             x = self._counting(inputs[0].detach())
-            n = x.numel() / x.shape[1]
-            none = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
-            count, first, second = self._sums.get(name, (0.0, none, none))
-            if n == 0:
-                self._sums[name] = (count, first, second)
-                return
-            mean, var = (t.double() for t in _batch_statistics(x.float()))
-            self._sums[name] = (count + n, first + n * mean, second + n * (var + mean**2))
+            total = self._totals.get(name)
+            if total is None or total.device != x.device:
+                total = torch.zeros(1 + 2 * x.shape[1], dtype=torch.float64, device=x.device)
+                self._totals[name] = total
+            n = x.numel() // x.shape[1]
+            if n:
+                mean, var = (t.double() for t in _batch_statistics(x.float()))
+                one = torch.ones_like(mean[:1])
+                total.add_(torch.cat([one, mean, var + mean**2]), alpha=n)
 
+        gather.steady = True  # type: ignore[attr-defined]  # it looks, and adds up in place
         return gather
 
     def close(self) -> None:
         """Stop gathering."""
         for handle in self._handles:
             handle.remove()
+        if self.open:
+            self.open = False
+            for name, total in self._totals.items():
+                n = (len(total) - 1) // 2
+                count, first, second = total.clone().split([1, n, n])
+                self._sums[name] = count, first, second
 
     def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
         """Mean and variance by layer, over the images of all processes."""
@@ -249,15 +278,16 @@ class StatisticsPool:
             for name, (n, first, second) in self._summed().items()
         }
 
-    def _summed(self) -> dict[str, tuple[float, Tensor, Tensor]]:
+    def _summed(self) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+        self.close()
         if not parallel.active():
             return self._sums
         totals = {
-            name: (first.new_tensor(n), first.clone(), second.clone())
+            name: (n.clone(), first.clone(), second.clone())
             for name, (n, first, second) in self._sums.items()
         }
         parallel.sum_in_place([tensor for sums in totals.values() for tensor in sums])
-        return {name: (float(n), first, second) for name, (n, first, second) in totals.items()}
+        return totals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +324,8 @@ class Normalization(Part, ABC):
 class Source(Normalization):
     """Leave the statistics alone, as the paper does for EfficientNet-L2."""
 
+    steady = True
+
     adapts = False
 
     def batch_weight(self, images: int) -> float:
@@ -309,6 +341,8 @@ class BatchStatistics(Normalization):
     One image has none worth the name: a batch of one is normalised with a mixture of its own and
     the source's statistics, the latter counting as 16 images.
     """
+
+    steady = True
 
     def batch_weight(self, images: int) -> float:
         """All of the batch, from two images on."""
@@ -330,6 +364,8 @@ class BatchStatistics(Normalization):
 @dataclass(frozen=True, kw_only=True)
 class Mixture(Normalization):
     """Source statistics worth ``prior`` images mixed with the batch's (Schneider et al. 2020)."""
+
+    steady = True
 
     prior: float = 16.0
 

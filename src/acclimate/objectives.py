@@ -86,6 +86,8 @@ class Objective(Part):
 class CrossEntropy(Objective):
     """The unified form: hard labels (teacher temperature 0), soft ones, entropy (gradient kept)."""
 
+    steady = True
+
     student_temperature: float = 1.0
     teacher_temperature: float = 1.0
     stop_gradient: bool = True
@@ -109,6 +111,8 @@ class CrossEntropy(Objective):
 @dataclass(frozen=True, kw_only=True)
 class GeneralizedCrossEntropy(Objective):
     """Robust pseudo-labels: hard labels from the teacher under a loss that bears wrong ones."""
+
+    steady = True
 
     q: float = 0.8
 

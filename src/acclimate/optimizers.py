@@ -55,6 +55,8 @@ class Optimizer(Part, ABC):
 class SGD(Optimizer):
     """Stochastic gradient descent with momentum."""
 
+    steady = True
+
     momentum: float = 0.9
     nesterov: bool = False
 
@@ -80,6 +82,8 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Adam, with decoupled weight decay."""
 
+    steady = True
+
     beta1: float = 0.9
     beta2: float = 0.999
 
@@ -90,6 +94,12 @@ class Adam(Optimizer):
 
     def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
         """torch.optim.AdamW (Adam itself when the weight decay is 0)."""
+        learning = list(parameters)
         return torch.optim.AdamW(
-            parameters, lr=lr, betas=(self.beta1, self.beta2), weight_decay=self.weight_decay
+            learning,
+            lr=lr,
+            betas=(self.beta1, self.beta2),
+            weight_decay=self.weight_decay,
+            # It counts its steps on the device, where a recording can find them.
+            capturable=bool(learning) and all(p.is_cuda for p in learning),
         )

@@ -40,6 +40,10 @@ class Part:
     changes_architecture: ClassVar[bool] = False
     gathers: ClassVar[bool] = False
     """Whether it learns from the images without gradients, so that a run must go through them."""
+    steady: ClassVar[bool] = False
+    """Whether each step is the same work on the device, with all that is remembered changed in
+    place and nothing read back: only then may a step be recorded and replayed. A class says so for
+    itself; what inherits from it must say so again."""
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model this part cannot work with (an AcclimateError with the reason)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -12,9 +12,12 @@ from tqdm.auto import tqdm
 
 from acclimate import parallel
 from acclimate.data import Batch, ImageSource, batch_count, batches
+from acclimate.data.resident import Resident
 from acclimate.metrics import Scores, Tally
 
-__all__ = ["Passes", "Predictions"]
+__all__ = ["Answers", "Passes", "Predictions"]
+
+_ENOUGH = 2048
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class Passes:
 
     ``shared`` passes are gone through by all processes of a group, each with its part of every
     batch; its ``images`` are then that part, its ``indices`` those of the whole batch.
+
+    Pictures stay on the device for the passes to come if all fit in ``room`` bytes; None is a third
+    of what is free on a GPU, and none on a CPU, where the images keep what they decoded themselves.
     """
 
     images: ImageSource
@@ -39,6 +45,19 @@ class Passes:
     show_progress: bool
     dtype: torch.dtype = torch.float32
     shared: bool = False
+    room: int | None = None
+
+    @cached_property
+    def _resident(self) -> Resident:
+        return Resident(len(self.images), device=self.device, room=self.room)
+
+    @cached_property
+    def _labels(self) -> _Moved:
+        return _Moved(self.device)
+
+    @cached_property
+    def _classes(self) -> _Moved:
+        return _Moved(self.device)
 
     def batches(
         self, title: str, *, order: Tensor | None = None, start: int = 0
@@ -55,6 +74,7 @@ class Passes:
                 device=self.device,
                 start=start,
                 part=own if self.shared else None,
+                resident=self._resident,
             ),
             desc=title,
             initial=start,
@@ -70,14 +90,27 @@ class Passes:
         """The logits of the whole batch, given those of this process's part."""
         return parallel.gathered(logits, total=len(batch.indices)) if self.shared else logits
 
-    def labels_of(self, batch: Batch) -> Tensor | None:
-        """True classes of a batch, for scoring, where there are any."""
+    def labels_of(self, rows: Tensor) -> Tensor | None:
+        """True classes of some images, for scoring, where there are any."""
         labels = self.images.labels
-        return None if labels is None else labels[batch.indices].to(self.device)
+        return None if labels is None else self._labels.of(labels)[rows]
 
-    def of(self, classes: Tensor, batch: Batch) -> Tensor | None:
-        """A batch's share of one class per image; None when there are none."""
-        return classes[batch.indices].to(self.device) if len(classes) else None
+    def of(self, classes: Tensor, rows: Tensor) -> Tensor | None:
+        """Some images' share of one class per image; None when there are none."""
+        return self._classes.of(classes)[rows] if len(classes) else None
+
+    def score(self, tally: Tally, answers: Answers, *, source: Tensor) -> Tensor:
+        """Add answers that were put aside to a tally; the predicted classes."""
+        if answers.losses:
+            total = torch.stack([loss * images for loss, images in answers.losses]).sum()
+            tally.add_loss(total, images=sum(images for _, images in answers.losses))
+        logits, rows = answers.take()
+        return tally.update(
+            logits,
+            labels=self.labels_of(rows),
+            source=self.of(source, rows),
+            scoring=self.images.scoring,
+        )
 
     @torch.no_grad()
     def predict(
@@ -88,18 +121,82 @@ class Passes:
         source: Tensor,
         order: Tensor | None = None,
     ) -> tuple[Predictions, Scores]:
-        """Answers for every image and their scores, ``source`` being the source model's classes."""
+        """Answers for every image and their scores, ``source`` being the source model's classes.
+
+        All of it stays on the device to the end of the pass: no batch waits for the one before.
+        """
         tally = Tally()
-        classes = torch.zeros(len(self.images), dtype=torch.int64)
-        confidence = torch.zeros(len(self.images))
+        classes = torch.zeros(len(self.images), dtype=torch.int64, device=self.device)
+        confidence = torch.zeros(len(self.images), device=self.device)
+        answers = Answers()
+
+        def score() -> None:
+            logits, rows = answers.together()
+            confidence[rows] = logits.float().softmax(dim=1).amax(dim=1)
+            classes[rows] = self.score(tally, answers, source=source)
+
         for batch in self.batches(title, order=order):
-            logits = self.whole(forward(batch), batch)
-            top = tally.update(
-                logits,
-                labels=self.labels_of(batch),
-                source=self.of(source, batch),
-                scoring=self.images.scoring,
-            )
-            classes[batch.indices] = top.cpu()
-            confidence[batch.indices] = logits.float().softmax(dim=1).amax(dim=1).cpu()
-        return Predictions(classes, confidence), tally.scores()
+            answers.add(self.whole(forward(batch), batch), batch.rows)
+            if answers.enough:
+                score()
+        if answers.images:
+            score()
+        return Predictions(classes.cpu(), confidence.cpu()), tally.scores()
+
+
+class Answers:
+    """Answers put aside until there are enough to score.
+
+    Scoring is two dozen small operations; for each small batch they would take a GPU's host longer
+    than the model takes.
+
+    >>> answers = Answers()
+    >>> for row in range(3):
+    ...     answers.add(torch.zeros(1, 2), torch.tensor([row]))
+    >>> answers.take()[1]
+    tensor([0, 1, 2])
+    """
+
+    def __init__(self) -> None:
+        self.images = 0
+        self._logits: list[Tensor] = []
+        self._rows: list[Tensor] = []
+        self.losses: list[tuple[Tensor, int]] = []
+
+    def add(self, logits: Tensor, rows: Tensor, loss: Tensor | None = None) -> None:
+        """Put the answers to a batch aside, with its mean loss."""
+        self.images += len(logits)
+        self._logits.append(logits)
+        self._rows.append(rows)
+        if loss is not None:
+            self.losses.append((loss.detach(), len(logits)))
+
+    @property
+    def enough(self) -> bool:
+        """Whether it is time."""
+        return self.images >= _ENOUGH
+
+    def together(self) -> tuple[Tensor, Tensor]:
+        """All logits and rows."""
+        return torch.cat(self._logits), torch.cat(self._rows)
+
+    def take(self) -> tuple[Tensor, Tensor]:
+        """All logits and rows, and begin anew."""
+        taken = self.together()
+        self.images = 0
+        for each in (self._logits, self._rows, self.losses):
+            each.clear()
+        return taken
+
+
+class _Moved:
+    """The last tensor asked for, on the device: it goes there once, not with every batch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def of(self, tensor: Tensor) -> Tensor:
+        if self._last is None or self._last[0] is not tensor:
+            self._last = tensor, tensor.to(self._device)
+        return self._last[1]

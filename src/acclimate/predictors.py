@@ -33,6 +33,8 @@ class Predictor(Part):
 class Student(Predictor):
     """The model that learns."""
 
+    steady = True
+
 
 @PARTS["predictor"].register("teacher")
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,8 @@ class Regularizer(Part):
 class NoRegularizer(Regularizer):
     """Nothing: the paper's own methods add no term to the objective."""
 
+    steady = True
+
 
 def forget(learner: Learner) -> None:
     """Back to the source: parameters, the optimiser's moments, and what was remembered for them."""

@@ -20,7 +20,7 @@ from acclimate.history import EpochRecord, Event, History
 from acclimate.learner import Learner
 from acclimate.metrics import Scores, Tally
 from acclimate.normalization import StatisticsPool
-from acclimate.passes import Passes, Predictions
+from acclimate.passes import Answers, Passes, Predictions
 from acclimate.run_folder import fingerprint
 from acclimate.state import pack, under, unpack
 from acclimate.verdict import Verdict, judge, label_free_score
@@ -66,6 +66,7 @@ class AdaptationRun:
         self.progress = Progress()
         self.watch = Watch()
         self.tally = Tally()
+        self._answers = Answers()
         self._pool: StatisticsPool | None = None
         self._batch_classes: Tensor | None = None
 
@@ -73,6 +74,7 @@ class AdaptationRun:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and a JSON record from which :meth:`load_state` goes on."""
+        self._score()
         tensors = {f"learner/{k}": v for k, v in self.learner.state_tensors().items()}
         for name in ("progress", "watch", "tally"):
             tensors |= {f"{name}/{k}": v for k, v in pack(getattr(self, name)).items()}
@@ -169,20 +171,19 @@ class AdaptationRun:
     def _learn(self, batch: Batch) -> None:
         result = self.learner.step(self._images(batch))
         logits = self.passes.whole(result.logits, batch)
-        source = self.passes.of(self.progress.source_classes, batch)
-        labels = self.passes.labels_of(batch)
-        self.tally.update(
-            logits,
-            labels=labels,
-            source=source,
-            loss=result.loss,
-            scoring=self.passes.images.scoring,
-        )
+        source = self.passes.of(self.progress.source_classes, batch.rows)
+        self._answers.add(logits, batch.rows, result.loss)
+        if self._answers.enough:
+            self._score()
         if self.guard.action == "off":
             return
         self.watch.see(logits, result.loss, source_classes=source)
         if self.watch.due(self.guard):
             self._check()
+
+    def _score(self) -> None:
+        if self._answers.images:
+            self.passes.score(self.tally, self._answers, source=self.progress.source_classes)
 
     def _check(self) -> None:
         """Let the guard judge what it saw since the last check, and do what it is told to do."""
@@ -204,6 +205,7 @@ class AdaptationRun:
     def _end_epoch(self) -> None:
         progress = self.progress
         self._check_agreement()
+        self._score()
         before = self.tally.scores()
         progress.epoch, progress.batch = progress.epoch + 1, 0
         if progress.epoch == self.learner.recipe.epochs and self.watch.steps:

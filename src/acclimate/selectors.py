@@ -79,6 +79,8 @@ class Selector(Part, ABC):
 class NormAffine(Selector):
     """Scale and shift of the normalisation layers: batch, group, layer and instance norm."""
 
+    steady = True
+
     nothing = (
         "no normalisation layers with scale and shift to adapt; choose other parameters with "
         "selector=last-layer, selector=linear or selector=all"
@@ -94,6 +96,8 @@ class NormAffine(Selector):
 class LastLayer(Selector):
     """The classifier on top."""
 
+    steady = True
+
     def names(self, model: nn.Module) -> list[str]:
         """Weight and bias of the last linear layer."""
         return _of_modules(model, [find_classifier(model)[1]])
@@ -103,6 +107,8 @@ class LastLayer(Selector):
 @dataclass(frozen=True, kw_only=True)
 class Linear(Selector):
     """Every linear layer, the usual choice between affine and all for transformers."""
+
+    steady = True
 
     nothing = "no linear layers; choose selector=affine or selector=all"
 
@@ -117,6 +123,8 @@ class Linear(Selector):
 class All(Selector):
     """Every parameter."""
 
+    steady = True
+
     def names(self, model: nn.Module) -> list[str]:
         """All of them."""
         return [name for name, _ in model.named_parameters()]
@@ -126,6 +134,8 @@ class All(Selector):
 @dataclass(frozen=True, kw_only=True)
 class Backbone(Selector):
     """Everything below the classifier, which stays as the source has it."""
+
+    steady = True
 
     nothing = "no parameters below its classifier; choose selector=last-layer"
 
@@ -142,6 +152,8 @@ class Adapters(Selector):
 
     The model handed back keeps its own keys and has the adapters' beside them.
     """
+
+    steady = True
 
     changes_architecture = True
     width: int = 64

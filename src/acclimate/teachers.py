@@ -46,6 +46,8 @@ class Teacher(Part):
 class Instant(Teacher):
     """The student itself, now. Costs no forward pass."""
 
+    steady = True
+
     def outputs(self, state: Any, step: Step, images: Tensor) -> Outputs:
         """The student's own answer."""
         return step.student_of(images)
@@ -59,6 +61,8 @@ class Instant(Teacher):
 class Frozen(Teacher):
     """The source model's parameters, for ever (with the recipe's statistics)."""
 
+    steady = True
+
     def prepare(self, learner: Learner) -> TeacherWeights:
         """Remember where the student started."""
         return TeacherWeights({name: p.detach().clone() for name, p in learner.learning.items()})
@@ -68,6 +72,8 @@ class Frozen(Teacher):
 @dataclass(frozen=True, kw_only=True)
 class Epoch(Frozen):
     """A copy of the student, taken anew at the start of every epoch."""
+
+    steady = True
 
     def start_epoch(self, state: TeacherWeights, learner: Learner) -> None:
         """Catch up with the student."""
@@ -79,6 +85,8 @@ class Epoch(Frozen):
 @dataclass(frozen=True, kw_only=True)
 class MovingAverage(Frozen):
     """An exponential moving average of the student."""
+
+    steady = True
 
     momentum: float = 0.999
 

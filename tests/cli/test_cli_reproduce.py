@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -89,6 +90,43 @@ def test_a_small_version_from_the_beginning_to_the_end(capfd):
     assert len(lines) == 12
     assert all(line.endswith(MARK) for line in lines)
     assert "3 counted, 6 measured, 3 missing" in out
+
+
+def measured_on(capfd, *words: str) -> list[float]:
+    given = ["--root", "cifar10=cifar", *SMALL, "--choice", "choice.json", "--quiet"]
+    only = ["--rows", "WRN-26-1-BN", "--columns", "w/o adapt", "ENT"]
+    assert reproduce("groupnorm", *given, *only, "--device", "cpu", "--json", *words) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert (shown["ran"]["done"], shown["ran"]["failed"]) == (2, [])
+    return [row["measured"] for row in shown["tables"][0]["rows"]]
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs pip install 'acclimate[ray]'")
+def test_on_a_cluster_the_numbers_are_the_same(capfd):
+    import ray
+
+    here = measured_on(capfd, "--engine", "inline", "--store", "here.db")
+    try:
+        on_ray = ["--engine", "ray", "--workers", "1", "--store", "ray.db"]
+        assert measured_on(capfd, *on_ray) == here
+        assert ray.is_initialized()  # it did run there
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--engine inline --workers 2", "expected one worker for --engine inline"),
+        ("--workers 0", "expected workers >= 1"),
+        ("--address auto", "--address is for --engine ray"),
+        ("--engine slurm --slurm timeout_min", "expected --slurm NAME=VALUE"),
+    ],
+)
+def test_engines_are_asked_for_in_the_words_of_bench(capfd, words, message):
+    given = ["--root", "cifar10=cifar", *SMALL, "--device", "cpu"]
+    assert reproduce("groupnorm", *given, *words.split()) == 2
+    assert message in capfd.readouterr().err
 
 
 def test_only_some_rows_and_columns(capfd):

@@ -58,6 +58,7 @@ def test_the_choice_is_what_the_store_says_is_best(capfd):
     assert chosen["chosen_on"] == ["mnist cifar/saturate:3", "mnist cifar/spatter:3"]
     assert chosen["selection"] == "dev"
     assert chosen["candidates"] == 2  # the other rate diverged
+    assert chosen["searched"] == {"epochs": [1, 2], "optimizer.lr": [0.1, 1e30]}
     worst = [cell for cell in record["sensitivity"][0]["cells"] if cell["lr"] > 1]
     assert [cell["diverged"] for cell in worst] == [0, 2, 2]
 
@@ -97,6 +98,25 @@ def test_without_labels_and_what_that_costs(capfd):
     assert entry["regret"] == pytest.approx(entry["error"] - dev["dev_error"])
     assert "label-free" in entry["selection"]
     assert "regret:" in capfd.readouterr().out
+
+
+def test_the_report_has_the_search_the_choice_and_the_regret(capfd):
+    assert tune(*SEARCH, *SHIFTS, "--select", "label-free", "--out", "free.json") == 0
+    words = ["bench", *WHAT, *WHERE, "--choice", "choice.json", "--shifts", "cifar/fog:3"]
+    assert main(words) == 0
+    words = ["report", "tune.db", "--choice", "choice.json", "free.json", "--tables", "tab"]
+    assert main(words) == 0
+    capfd.readouterr()
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert "Choice of options" in page
+    assert "chosen on 2 hold-out shifts, from 2 candidates (choice.json)" in page
+    assert "2 learning rates (0.1, 1e+30), says choice.json and free.json" in page
+    regret = json.loads(Path("free.json").read_text())[MODEL]["ent"]["regret"]
+    (row,) = [line for line in Path("tab/regret.md").read_text().splitlines() if MODEL in line]
+    assert row.endswith(f"| {regret:+.2f} |")
+    assert "the choice on hold-out corruptions (choice.json)" in row
+    assert main(["report", "tune.db", "--choice", "nowhere.json"]) == 2
+    assert "cannot read nowhere.json" in capfd.readouterr().err
 
 
 def test_test_data_is_refused_unless_it_is_marked(capfd):

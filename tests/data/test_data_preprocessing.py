@@ -76,6 +76,24 @@ def test_normalize_is_the_textbook_formula_and_leaves_its_input_alone():
     assert torch.equal(floats, images.float())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_standardize_divides_after_it_subtracts_to_the_bit(dtype):
+    wanted = Preprocessing(size=(4, 4))
+    images = torch.rand(5, 3, 4, 4).to(dtype)
+    mean, std = (torch.tensor(values)[:, None, None] for values in (wanted.mean, wanted.std))
+    expected = images.clone().sub_(mean).div_(std)
+    assert torch.equal(wanted.standardize(images), expected)
+
+
+def test_pictures_can_be_scaled_for_training_after_inference():
+    wanted = Preprocessing(size=(1, 1), mean=(0.123,), std=(0.456,))
+    with torch.inference_mode():
+        wanted.normalize(torch.zeros(1, 1, 1, 1, dtype=torch.uint8))
+    light = torch.ones(1, 1, 1, 1, requires_grad=True)
+    wanted.standardize(light * 0.5).square().sum().backward()
+    assert light.grad is not None
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

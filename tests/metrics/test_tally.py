@@ -21,9 +21,8 @@ def tally_of(sizes: list[int], first: int = 0) -> Tally:
     tally = Tally()
     for size in sizes:
         rows = slice(first, first + size)
-        tally.update(
-            LOGITS[rows], labels=LABELS[rows], source=SOURCE[rows], loss=LOGITS[rows].mean()
-        )
+        tally.update(LOGITS[rows], labels=LABELS[rows], source=SOURCE[rows])
+        tally.add_loss(LOGITS[rows].mean() * size, images=size)
         first += size
     return tally
 

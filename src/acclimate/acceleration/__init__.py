@@ -2,6 +2,19 @@
 
 from acclimate.acceleration.applied import EXACT, Acceleration
 from acclimate.acceleration.choosing import check_speed, choose
-from acclimate.acceleration.verifying import differs
+from acclimate.acceleration.fused_norm import interferes
+from acclimate.acceleration.recording import Recorder
+from acclimate.acceleration.twin import make_twin
+from acclimate.acceleration.verifying import differs, turns_away
 
-__all__ = ["EXACT", "Acceleration", "check_speed", "choose", "differs"]
+__all__ = [
+    "EXACT",
+    "Acceleration",
+    "Recorder",
+    "check_speed",
+    "choose",
+    "differs",
+    "interferes",
+    "make_twin",
+    "turns_away",
+]

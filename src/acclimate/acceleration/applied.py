@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,9 @@ class Acceleration:
         channels_last: the channels of a pixel lie next to each other, which most convolutions
             are faster with.
         half: activations in bfloat16; weights, statistics, loss and optimiser stay as they are.
+        fused: batch norm with what follows it as one operation, and convolutions that do not learn
+            keep no input (a twin of the model, see :mod:`acclimate.acceleration.twin`).
+        recorded: on a GPU, a step is recorded and replayed.
         deterministic: on a GPU, the same kernels every time, and no TensorFloat-32.
 
     >>> fast = Acceleration(channels_last=True, half=True)
@@ -29,16 +32,28 @@ class Acceleration:
 
     channels_last: bool = False
     half: bool = False
+    fused: bool = False
+    recorded: bool = False
     deterministic: bool = False
 
     def __str__(self) -> str:
-        words = {"bfloat16": self.half, "channels last": self.channels_last}
+        words = {
+            "bfloat16": self.half,
+            "channels last": self.channels_last,
+            "fused": self.fused,
+            "recorded": self.recorded,
+        }
         return ", ".join(word for word, done in words.items() if done) or "exact"
 
     @property
     def changes(self) -> bool:
         """Whether a forward pass is another than the model's own."""
-        return self.channels_last or self.half
+        return self.channels_last or self.half or self.fused
+
+    def candidates(self) -> list[Acceleration]:
+        """This one, and what to try instead where its rounding is too coarse."""
+        finer = replace(self, half=False)
+        return [self, finer] if self.half and finer.changes else [self]
 
     def prepare(self, model: nn.Module) -> None:
         """Lay the weights out as the pictures will be."""
@@ -54,7 +69,7 @@ class Acceleration:
 
     def shown(self, images: Tensor) -> Tensor:
         """The pictures as the model is to get them."""
-        if self.channels_last and images.ndim == 4:
+        if self.channels_last and images.ndim == 4 and not self.fused:  # a twin sees to it itself
             return images.contiguous(memory_format=torch.channels_last)
         return images
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["differs"]
+__all__ = ["differs", "turns_away"]
 
 _MEAN_LIMIT = 0.02
+_ALIGNED = 0.98
 _SURE = 0.9
 """An exact answer with this much probability must not change."""
 
@@ -31,3 +32,18 @@ def differs(fast: Tensor, exact: Tensor) -> str | None:
     sure = theirs.amax(dim=1) > _SURE
     turned = int((ours.argmax(dim=1) != theirs.argmax(dim=1))[sure].sum())
     return f"it turns {turned} sure answers round" if turned else None
+
+
+def turns_away(fast: Tensor, exact: Tensor) -> str | None:
+    """Why a fast gradient does not go where the exact one goes; None where it does.
+
+    >>> turns_away(torch.tensor([1.0, 0.1]), torch.tensor([1.0, 0.0])) is None
+    True
+    >>> turns_away(torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.0]))
+    'its gradient points elsewhere (cosine 0.707)'
+    """
+    norms = float(fast.double().norm() * exact.double().norm())
+    if norms == 0:
+        return None
+    cosine = float(fast.double() @ exact.double()) / norms
+    return None if cosine > _ALIGNED else f"its gradient points elsewhere (cosine {cosine:.3f})"

@@ -23,6 +23,7 @@ __all__ = [
     "OK",
     "SOME_FAILED",
     "dry_run",
+    "engine_of",
     "failures",
     "plain_failures",
     "store_for",
@@ -42,12 +43,18 @@ def store_for(plan: Plan, args: argparse.Namespace) -> Store:
 
 
 def sweep(
-    jobs: Sequence[Job], store: Store, roots: Mapping[str, str], args: argparse.Namespace
+    jobs: Sequence[Job],
+    store: Store,
+    roots: Mapping[str, str],
+    args: argparse.Namespace,
+    *,
+    engine: Engine | None = None,
 ) -> Outcome | None:
-    """Run what is missing; None where a key stopped it, which is said."""
+    """Run what is missing, on a given engine or the one asked for; None where a key stopped it."""
     try:
         with redirect_stdout(sys.stderr) if args.json else nullcontext():
-            return run_jobs(jobs, store, engine_of(roots, args), progress=not args.quiet)
+            engine = engine or engine_of(roots, args)
+            return run_jobs(jobs, store, engine, progress=not args.quiet)
     except KeyboardInterrupt:
         kept = f"{len(store.has(job.key for job in jobs)):,} results are in {args.store}"
         print(

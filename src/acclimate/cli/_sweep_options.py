@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["add_plan_options", "add_sweep_options"]
+__all__ = ["add_engine_options", "add_plan_options", "add_sweep_options"]
 
 
 def add_plan_options(parser: Any) -> None:
@@ -31,6 +31,15 @@ def add_sweep_options(parser: Any) -> None:
     add = parser.add_argument
     add("--incomplete", action="store_true", help="take data sets with gaps")
     add("--store", metavar="FILE", required=True, help="where results are kept; made where missing")
+    add_engine_options(parser)
+    add("--dry-run", action="store_true", help="say what would be run, and run nothing")
+    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+    add("--quiet", action="store_true", help="no progress bars")
+
+
+def add_engine_options(parser: Any) -> None:
+    """On what it runs: what ``_sweep.engine_of`` reads."""
+    add = parser.add_argument
     how = "here, in several processes, on a cluster (default: processes where there are GPUs)"
     add("--engine", choices=["inline", "processes", "ray", "slurm"], help=how)
     many = "processes; default: one for each GPU, or this process where there is none"
@@ -42,6 +51,3 @@ def add_sweep_options(parser: Any) -> None:
     tasks = "slurm: a parameter of submitit, as slurm_partition=gpu; repeatable"
     add("--slurm", metavar="NAME=VALUE", action="append", default=[], help=tasks)
     add("--device", help="cpu, cuda, cuda:1, ... (default: all GPUs, or the CPU)")
-    add("--dry-run", action="store_true", help="say what would be run, and run nothing")
-    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
-    add("--quiet", action="store_true", help="no progress bars")

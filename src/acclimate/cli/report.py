@@ -24,6 +24,8 @@ def add_options(parser: Any) -> None:
     add("--out", metavar="FILE", default="report.html", help="the page (default: %(default)s)")
     which = "model=wrn*, severity=1,5, options.optimizer.lr=1e-3; repeatable"
     add("--where", metavar="COLUMN=VALUE", action="append", default=[], help=which)
+    chosen = "what acclimate tune --out wrote: shown, and gone by in the list of best practices"
+    add("--choice", metavar="FILE", nargs="+", action="extend", default=[], help=chosen)
     add("--figures", metavar="DIR", help="also write each plot there, as SVG and PNG")
     add("--tables", metavar="DIR", help="also write the tables there, as LaTeX and Markdown")
     add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
@@ -32,6 +34,7 @@ def add_options(parser: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the page and what else is asked for, and say what was written."""
     from acclimate.experiments import Store, conditions
+    from acclimate.experiments.choices import read_choices
     from acclimate.reporting.report_build import build_report
     from acclimate.reporting.report_page import report_page
 
@@ -40,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     store = Store(args.store, create=False)
     if out.resolve() == store.path.resolve():
         raise AcclimateError(f"expected --out to be a page, got the store {out} itself")
-    report = build_report(store, conditions(args.where))
+    choices = [read_choices(path) for path in args.choice]
+    report = build_report(store, conditions(args.where), choices=choices)
     written = [write_file(out, report_page(report).encode())]
     no_png = None
     if args.figures is not None:

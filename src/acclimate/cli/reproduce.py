@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acclimate.cli._sweep_options import add_engine_options
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_options", "run"]
 
-OK, SOME_FAILED, INTERRUPTED = 0, 1, 130
+OK, SOME_FAILED = 0, 1
 
 
 def add_options(parser: Any) -> None:
@@ -47,8 +46,7 @@ def add_options(parser: Any) -> None:
     add("--choice", metavar="FILE", help='JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
     kept = "where results are kept (default: %(default)s)"
     add("--store", metavar="FILE", default="results.db", help=kept)
-    add("--workers", type=int, metavar="N", help="processes (default: one for each GPU, else one)")
-    add("--device", help="cpu, cuda, cuda:1, ... (default: all GPUs, or the CPU)")
+    add_engine_options(parser)
     add("--dry-run", action="store_true", help="say what can run and what is missing; run nothing")
     formats = ["text", "markdown", "latex"]
     add("--format", choices=formats, default="text", help="default: %(default)s")
@@ -58,6 +56,8 @@ def add_options(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List tables, or run what can be run of them and print it beside what the paper prints."""
+    from acclimate.cli._sweep import INTERRUPTED, engine_of, sweep
+    from acclimate.experiments import Store
     from acclimate.experiments.reproduce import jobs_of, plan_tables, read_choices
 
     if not args.names and not args.list:
@@ -72,21 +72,14 @@ def run(args: argparse.Namespace) -> int:
     jobs = jobs_of(plans)
     known = _results(args.store, jobs)
     todo = [job for job in jobs if job.key not in known or known[job.key].status == "failed"]
-    engine = None if args.dry_run or not todo else _engine(hand, args)
+    engine = None if args.dry_run or not todo else engine_of(hand.roots, args)
     expected = _estimate(todo, known, engine, args)
     if not args.json:
         print(f"{expected}\n", flush=True)
     outcome = None
     if engine is not None:
-        try:
-            outcome = _run(todo, engine, args)
-        except KeyboardInterrupt:
-            done = len(_results(args.store, jobs))
-            print(
-                f"acclimate: interrupted; {done:,} results are in {args.store}, and the same "
-                "command goes on from there",
-                file=sys.stderr,
-            )
+        outcome = sweep(jobs, Store(args.store), hand.roots, args, engine=engine)
+        if outcome is None:
             return INTERRUPTED
         known = _results(args.store, jobs)
     return _show(plans, known, expected, outcome, args)
@@ -184,22 +177,6 @@ def _results(path: str, jobs: Sequence[Job]) -> dict[str, Result]:
     return {result.key: result for result in found}
 
 
-def _engine(hand: AtHand, args: argparse.Namespace) -> Engine:
-    from acclimate.experiments.engines import InlineEngine, ProcessEngine, WorkerSettings
-    from acclimate.experiments.engines.processes import gpus
-
-    settings = WorkerSettings(
-        roots=dict(hand.roots),
-        device=args.device,
-        incomplete=args.incomplete,
-        progress=not args.quiet,
-    )
-    several = args.device in (None, "cuda") and gpus() > 1 if args.workers is None else True
-    if several and args.workers != 1:
-        return ProcessEngine(settings, workers=args.workers)
-    return InlineEngine(settings)
-
-
 def _estimate(
     todo: Sequence[Job],
     known: Mapping[str, Result],
@@ -212,14 +189,6 @@ def _estimate(
     workers = engine.workers if engine is not None else args.workers or 1
     try_out = partial(seconds_an_image, device=args.device)
     return estimate(todo, known.values(), workers=workers, try_out=try_out)
-
-
-def _run(todo: Sequence[Job], engine: Engine, args: argparse.Namespace) -> Outcome:
-    from acclimate.experiments import Store
-    from acclimate.experiments.sweep import run_jobs
-
-    with redirect_stdout(sys.stderr) if args.json else nullcontext():
-        return run_jobs(todo, Store(args.store), engine, progress=not args.quiet)
 
 
 def _text(shown: Sequence[Comparison], outcome: Outcome | None, args: argparse.Namespace) -> str:

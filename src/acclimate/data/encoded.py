@@ -132,7 +132,7 @@ class EncodedSource(ImageSource):
             return _Checked(content=hashlib.blake2b(data, digest_size=16).digest())
 
         results: list[_Checked] = []
-        workers = min(len(rows), os.cpu_count() or 1, 32)
+        workers = min(len(rows), _usable_cores(), 32)
         with (
             ThreadPoolExecutor(max(1, workers)) as pool,
             tqdm(total=len(rows), desc="images", unit="", delay=1, disable=not progress) as bar,
@@ -143,6 +143,14 @@ class EncodedSource(ImageSource):
                     results.append(result)
                     bar.update()
         return results
+
+
+def _usable_cores() -> int:
+    # More threads than the cores this process may use only get in each other's way.
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

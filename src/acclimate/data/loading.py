@@ -14,23 +14,35 @@ import torch
 from torch import Tensor
 
 from acclimate.data.base import ImageSource
+from acclimate.data.resident import Resident
 from acclimate.errors import AcclimateError
 
 __all__ = ["Batch", "batch_count", "batches", "epoch_order"]
 
 Part: TypeAlias = Callable[[Tensor], Tensor]
-_Batches: TypeAlias = "Generator[Batch, None, None]"
+_Reads: TypeAlias = "Generator[_Read, None, None]"
 
 
 @dataclass(frozen=True)
 class Batch:
     """Pictures as the model takes them, on the device, and their numbers, on the CPU.
 
-    Where only a part of a batch is read, the numbers are still those of the whole batch.
+    Where only a part of a batch is read, the numbers are still those of the whole batch. ``rows``
+    are the same numbers on the device, to choose from what lies there without waiting for it.
     """
 
     images: Tensor
     indices: Tensor
+    rows: Tensor
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Where in the order a batch lies, what had to be read of it, and its pictures, if any."""
+
+    place: slice
+    numbers: Tensor
+    images: Tensor | None
 
 
 def batch_count(n: int, batch_size: int) -> int:
@@ -68,6 +80,7 @@ def batches(
     start: int = 0,
     prefetch: int = 2,
     part: Part | None = None,
+    resident: Resident | None = None,
 ) -> Iterator[Batch]:
     """Batches of model input, float32 on ``device``.
 
@@ -79,6 +92,8 @@ def batches(
         start: the first batch to yield, to go on where a run was stopped.
         prefetch: how many batches are read ahead by a thread; 0 reads without one.
         part: which of a batch's numbers to read, where others read the rest; maybe none of them.
+            Asked once for the numbers on the CPU, and once for those on the device.
+        resident: what stays on the device from pass to pass: pictures it has are not read again.
     """
     order = torch.arange(len(source)) if order is None else order.cpu()
     count = batch_count(len(order), batch_size)
@@ -86,47 +101,80 @@ def batches(
         raise AcclimateError(f"expected start and prefetch >= 0, got {start} and {prefetch}")
     if len(order) and not 0 <= int(order.min()) <= int(order.max()) < len(source):
         raise AcclimateError(f"expected an order of numbers below {len(source)}")
-    chunks = _chunks(order, batch_size, count, start)
-    return _ready(source, chunks, torch.device(device), prefetch, part)
+    if resident is not None and not len(resident.missing(order)):
+        prefetch = 0  # nothing to read: no thread is needed
+    there = torch.device(device)
+    places = _places(len(order), batch_size, count, start)
+    reads = _read(source, order, places, part, resident, pin=there.type == "cuda")
+    return _ready(source, order, reads, there, prefetch, part, resident)
 
 
-def _chunks(order: Tensor, batch_size: int, count: int, start: int) -> Iterator[Tensor]:
+def _places(n: int, batch_size: int, count: int, start: int) -> Iterator[slice]:
     for number in range(start, count):
-        end = (number + 1) * batch_size if number < count - 1 else len(order)
-        yield order[number * batch_size : end]
+        end = (number + 1) * batch_size if number < count - 1 else n
+        yield slice(number * batch_size, end)
 
 
 def _ready(
     source: ImageSource,
-    chunks: Iterator[Tensor],
+    order: Tensor,
+    reads: _Reads,
     device: torch.device,
     prefetch: int,
     part: Part | None,
+    resident: Resident | None,
 ) -> Iterator[Batch]:
-    pin = device.type == "cuda"
-    raw = _read(source, chunks, part, pin=pin)
-    ahead = _read_ahead(raw, prefetch) if prefetch else raw
+    order_there = order.to(device)  # once: with every batch it would wait for the device
+    ahead = _read_ahead(reads, prefetch) if prefetch else reads
     with closing(ahead):  # stops the thread when the batches are not all wanted
-        for batch in ahead:
-            images = batch.images.to(device, non_blocking=pin)
+        for read in ahead:
+            rows = order_there[read.place]
+            images = _there(read, rows if part is None else part(rows), device, resident)
             if source.preprocessing is not None:
                 images = source.preprocessing.normalize(images)
-            yield Batch(images, batch.indices)
+            yield Batch(images, order[read.place], rows)
+
+
+def _there(read: _Read, rows: Tensor, device: torch.device, resident: Resident | None) -> Tensor:
+    """The pictures of some numbers on the device: those just read, and those that were there."""
+    if read.images is not None:
+        images = read.images.to(device, non_blocking=device.type == "cuda")
+        if resident is not None:
+            resident.keep(read.numbers, images)
+        if len(images) == len(rows):
+            return images
+    assert resident is not None
+    return resident.take(rows)
 
 
 def _read(
-    source: ImageSource, chunks: Iterator[Tensor], part: Part | None, *, pin: bool
-) -> _Batches:
-    for indices in chunks:
+    source: ImageSource,
+    order: Tensor,
+    places: Iterator[slice],
+    part: Part | None,
+    resident: Resident | None,
+    *,
+    pin: bool,
+) -> _Reads:
+    for place in places:
+        indices = order[place]
         wanted = indices if part is None else part(indices)
-        # No picture has no shape: one is read for it, and left out.
-        images = source.read(wanted) if len(wanted) else source.read(indices[:1])[:0]
-        yield Batch(images.pin_memory() if pin else images, indices)
+        numbers = wanted if resident is None else resident.missing(wanted)
+        if len(numbers):
+            images = source.read(numbers)
+        elif len(wanted):
+            yield _Read(place, numbers, None)
+            continue
+        else:  # No picture has no shape: one is read for it, and left out.
+            images = source.read(indices[:1])[:0]
+        if pin:  # a copy from pinned memory does not wait for the device
+            numbers, images = numbers.pin_memory(), images.pin_memory()
+        yield _Read(place, numbers, images)
 
 
-def _read_ahead(items: _Batches, depth: int) -> _Batches:
+def _read_ahead(items: _Reads, depth: int) -> _Reads:
     """The same items, made by a thread that is at most ``depth`` ahead."""
-    results: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=depth)
+    results: queue.Queue[_Read | BaseException | None] = queue.Queue(maxsize=depth)
     stop = threading.Event()
 
     def work() -> None:

@@ -1,13 +1,15 @@
-"""How many bytes of pictures may be kept in memory."""
+"""How many bytes of pictures may be kept in memory, of the host and of the device."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import torch
+
 from acclimate.errors import AcclimateError
 
-__all__ = ["available_memory", "cache_budget"]
+__all__ = ["available_memory", "cache_budget", "device_budget"]
 
 _UNKNOWN = 4 * 2**30  # where the system does not say: what a small laptop can spare
 
@@ -18,11 +20,26 @@ def cache_budget(cache: int | None) -> int:
     >>> cache_budget(1000)
     1000
     """
-    if cache is None:
-        return available_memory() // 3
-    if cache < 0:
-        raise AcclimateError(f"expected cache >= 0 bytes, got {cache}")
-    return cache
+    return available_memory() // 3 if cache is None else _checked(cache, "cache")
+
+
+def device_budget(device: torch.device, room: int | None) -> int:
+    """The bytes pictures may take on a device: as told, or a third of what is free on a GPU now.
+
+    Elsewhere none: the memory of the host is where sources keep them already.
+
+    >>> device_budget(torch.device("cpu"), None)
+    0
+    """
+    if room is not None:
+        return _checked(room, "room")
+    return torch.cuda.mem_get_info(device)[0] // 3 if device.type == "cuda" else 0
+
+
+def _checked(size: int, name: str) -> int:
+    if size < 0:
+        raise AcclimateError(f"expected {name} >= 0 bytes, got {size}")
+    return size
 
 
 def available_memory() -> int:

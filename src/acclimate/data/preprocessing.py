@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -99,8 +100,7 @@ class Preprocessing:
 
     def standardize(self, images: Tensor) -> Tensor:
         """Centre and scale float pictures from 0 to 1, in place, as the model was trained."""
-        mean = torch.tensor(self.mean, device=images.device).view(1, -1, 1, 1)
-        std = torch.tensor(self.std, device=images.device).view(1, -1, 1, 1)
+        mean, std = (_per_channel(images.device, tuple(v)) for v in (self.mean, self.std))
         return images.sub_(mean).div_(std)
 
     def describe(self) -> str:
@@ -110,6 +110,13 @@ class Preprocessing:
             sides = "both sides" if self.squash else "shorter side"
             shape = f"{sides} to {self.resize} px ({self.interpolation}), centre {shape}"
         return f"{shape}, mean {self.mean}, std {self.std}"
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # made in inference, they could not be used in training
+def _per_channel(device: torch.device, values: tuple[float, ...]) -> Tensor:
+    """One number a channel, on the device: a copy with every batch would wait for all before it."""
+    return torch.tensor(values, dtype=torch.float32, device=device).view(1, -1, 1, 1)
 
 
 def _resized(picture: tuple[int, int], wanted: Preprocessing) -> tuple[int, int]:

@@ -84,7 +84,7 @@ def evaluate(
     calibration = Calibration() if scoring is None or scoring.label_of is None else None
     predictions = torch.zeros(len(images), dtype=torch.int64)
     for batch in passes.batches(title):
-        logits, labels = logits_of(model(batch.images)), passes.labels_of(batch)
+        logits, labels = logits_of(model(batch.images)), passes.labels_of(batch.rows)
         assert labels is not None
         _check_labels(images, logits.shape[1])
         errors.update(logits, labels, scoring=scoring)

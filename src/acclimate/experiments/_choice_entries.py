@@ -8,6 +8,7 @@ from typing import Any
 
 from acclimate.experiments._selection_label_free import LabelFree
 from acclimate.experiments._selection_settings import Setting
+from acclimate.experiments.job import Value
 from acclimate.experiments.selection import Choice
 
 __all__ = ["DEV", "LABEL_FREE", "LEAVE_ONE_OUT", "ORACLE", "entry", "label_free_entry", "left_out"]
@@ -74,6 +75,18 @@ def _about(settings: Sequence[Setting]) -> dict[str, Any]:
     seeds = sorted({place.seed for setting in settings for place in setting.expected})
     left = [each for each in settings if not each.complete]
     return {
+        "searched": _searched([each for each in settings if each.complete]),
         "seeds": seeds,
         "incomplete": [{"options": dict(s.options), "why": s.missing} for s in left],
     }
+
+
+def _searched(settings: Sequence[Setting]) -> dict[str, list[Value]]:
+    """The values of each option that could have been chosen, and of what every recipe has."""
+    found: dict[str, dict[Value, None]] = {}
+    for setting in settings:
+        epochs = [("epochs", number) for number in setting.epochs if number]
+        rate = [("optimizer.lr", setting.lr)] if setting.lr is not None else []
+        for name, value in (*setting.options, *rate, *epochs):
+            found.setdefault(name, {})[value] = None
+    return {name: list(values) for name, values in found.items()}

@@ -11,6 +11,7 @@ from typing import Any
 
 from acclimate.errors import AcclimateError
 from acclimate.experiments._selection_states import place_of
+from acclimate.experiments.choice_search import Search, search_of
 from acclimate.experiments.job import UNADAPTED, Job, Value
 from acclimate.recipes import get_recipe, list_recipes
 
@@ -25,11 +26,22 @@ class Chosen:
         options: for all images; None where they were chosen for each shift.
         by_shift: options by images, as ``imagenet-d clipart``.
         selection: how they were chosen, "" where that is not known.
+        search: from what, and on what.
     """
 
     options: Mapping[str, Value] | None = None
     by_shift: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     selection: str = ""
+    search: Search = field(default_factory=Search)
+
+    def options_for(self, job: Job) -> Mapping[str, Value] | None:
+        """The options for the images of a job; None where there are none for them.
+
+        >>> job = Job(model="m", dataset="imagenet-d", recipe="ent", shift="real")
+        >>> Chosen(by_shift={"imagenet-d real": {"epochs": 2}}).options_for(job)
+        {'epochs': 2}
+        """
+        return self.by_shift.get(place_of(job).words) if self.options is None else self.options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +109,7 @@ def _with_options(job: Job, choices: Choices) -> Job:
             f"{choices.source} has no choice for {job.recipe} with {job.model}; tune it too, or "
             "leave it out"
         )
-    options = chosen.options
-    if options is None:
-        options = chosen.by_shift.get(place_of(job).words)
+    options = chosen.options_for(job)
     if options is None:
         raise AcclimateError(
             f"{choices.source} has options of {job.recipe} for each shift, but none for "
@@ -119,6 +129,7 @@ def _chosen(recipe: str, entry: Mapping[str, Any], path: str | Path) -> Chosen:
         options=None if options is None else _options(recipe, options, path),
         by_shift=by_shift if whole else {},
         selection=str(entry.get("selection", "")) if whole else "",
+        search=search_of(entry, path=path) if whole else Search(),
     )
 
 

@@ -79,7 +79,6 @@ class Tally:
         *,
         labels: Tensor | None = None,
         source: Tensor | None = None,
-        loss: Tensor | None = None,
         scoring: Scoring | None = None,
     ) -> Tensor:
         """Add a batch, ``source`` being the source model's classes; the predicted classes."""
@@ -94,7 +93,8 @@ class Tally:
         self.confidence += p.amax(dim=1).double().sum()
         self.entropy -= (p * log_p).sum(dim=1).double().sum()
         self.probability += p.double().sum(dim=0)
-        self.counts += torch.bincount(top, minlength=classes).double()
+        # Not bincount, which reads its largest value back from the device.
+        self.counts.index_add_(0, top, torch.ones_like(top, dtype=torch.float64))
         if self.gram.ndim:
             self.gram += (p.T @ p).double()
         if labels is not None:
@@ -105,10 +105,12 @@ class Tally:
         if source is not None:
             self.compared += len(source)
             self.agreeing += (top == source).sum()
-        if loss is not None:
-            self.loss += loss.double() * len(logits)
-            self.losses += len(logits)
         return top
+
+    def add_loss(self, loss: Tensor, *, images: int) -> None:
+        """Add the losses of so many images, summed up."""
+        self.loss = self.loss.to(loss.device) + loss.double()
+        self.losses += images
 
     def _move(self, device: torch.device) -> None:
         for name, value in vars(self).items():

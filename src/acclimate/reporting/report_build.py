@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
 
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Condition, Store
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_calibration import reliability_figure
+from acclimate.reporting.report_choices import by_shift_table, choices_table
+from acclimate.reporting.report_chosen import file_name
 from acclimate.reporting.report_details import (
     data_table,
     failures_table,
@@ -27,6 +32,7 @@ from acclimate.reporting.report_published import (
     published_points,
 )
 from acclimate.reporting.report_rates import rate_figure, rate_groups
+from acclimate.reporting.report_regret import regret_table
 from acclimate.reporting.report_settings import Panel, Setting, choose, panels
 from acclimate.reporting.report_shifts import dumbbell_figure, shift_tables
 from acclimate.reporting.report_table import ReportTable
@@ -73,10 +79,12 @@ def build_report(
     where: Sequence[Condition] = (),
     *,
     published: Sequence[PublishedPoint] | None = None,
+    choices: Sequence[Choices] = (),
 ) -> Report:
     """The report of a store's results, or of those that meet conditions.
 
-    ``published`` are numbers to compare with; None looks for the paper's.
+    ``published`` are numbers to compare with; None looks for the paper's. ``choices`` are files of
+    ``acclimate tune --out``: their options stand for recipes, and their searches are shown.
     """
     results = store.results(where)
     done = [result for result in results if result.status == "done"]
@@ -85,12 +93,14 @@ def build_report(
         raise AcclimateError(why_nothing(store, where, failed))
     found = panels(done)
     points = published_points(done) if published is None else published
-    chosen = [each for panel in found for each in choose(panel, found)]
+    chosen = [each for panel in found for each in choose(panel, found, choices=choices)]
     first, every = settings_tables(store, where, chosen)
     shifts = shift_tables(store, where)
     rest = "narrow it with --where, or write all with --tables DIR"
     scatter = published_figure(points)
     swept = [group for panel in _shown(found) for group in rate_groups(panel, found)]
+    searches = _searches(choices, done)
+    drawn = partial(_drawn, found, choices)
     sections = [
         Section(
             name="results",
@@ -99,10 +109,11 @@ def build_report(
             more=[every.first(_HEADLINE, rest=rest)] if len(every.rows) > len(first.rows) else [],
         ),
         Section(name="practices", title="Best practices", about=_PRACTICES,
-                practices=practices(found)),
-        _drawn("corruptions", "Error by corruption, before and after", found, dumbbell_figure,
+                practices=practices(found, choices)),
+        *([searches] if searches else []),
+        drawn("corruptions", "Error by corruption, before and after", dumbbell_figure,
                tables=[table.first(_BY_SHIFT, rest=rest) for table in shifts]),
-        _drawn("epochs", "Error over the adaptation", found, error_figure,
+        drawn("epochs", "Error over the adaptation", error_figure,
                about="Solid: after each epoch, of a pass over all images; epoch 0 has the "
                "recipe's statistics and nothing learnt. Dashed: the online predictions of the "
                "epoch, each made before its update."),
@@ -111,10 +122,10 @@ def build_report(
                  about="The error in each cell; yellow where learning lowered it, purple where it "
                  "raised it, against the recipe's statistics with nothing learnt. Framed: worse "
                  "than the unadapted model. Runs of many epochs have all shorter ones in them."),
-        _drawn("calibration", "Calibration", found, reliability_figure,
+        drawn("calibration", "Calibration", reliability_figure,
                about="On the dashed line a model is right as often as it says. ECE: expected "
                "calibration error of the curve, from 0 to 1."),
-        _drawn("balance", "Class balance over time", found, balance_figure,
+        drawn("balance", "Class balance over time", balance_figure,
                about="How often the most frequent answer is given. A model that collapses answers "
                "ever fewer classes."),
         Section(name="published", title="Published and measured",
@@ -130,9 +141,9 @@ def build_report(
     ]  # fmt: skip
     return Report(
         store=store.path.name,
-        facts=facts(done, failed, where),
+        facts=[*facts(done, failed, where), *_files(choices)],
         sections=[_named(section) for section in sections],
-        whole=(first, every, *shifts),
+        whole=(first, every, *shifts, *((*searches.tables, *searches.more) if searches else ())),
     )
 
 
@@ -154,16 +165,47 @@ def _shown(found: _Found) -> list[Panel]:
     return [panel for panel in found if panel in most]
 
 
+def _searches(choices: Sequence[Choices], done: Sequence[Result]) -> Section | None:
+    """What choice files say; None without any."""
+    if not choices:
+        return None
+    stored = {(result.job.model, result.job.recipe) for result in done}
+    regret, by_shift = regret_table(choices, done), by_shift_table(choices)
+    return Section(
+        name="choices",
+        title="Choice of options",
+        about="From the files of acclimate tune: what was searched, on which images, and what was "
+        "chosen.",
+        tables=[choices_table(choices, stored), *([regret] if regret else [])],
+        more=[by_shift] if by_shift.rows else [],
+    )
+
+
+def _files(choices: Sequence[Choices]) -> list[str]:
+    names = ", ".join(map(file_name, choices))
+    return [f"options chosen in {names}"] if names else []
+
+
+class _Draw(Protocol):
+    """What draws a panel."""
+
+    def __call__(
+        self, panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
+    ) -> ReportFigure | None: ...
+
+
 def _drawn(
+    found: _Found,
+    choices: Sequence[Choices],
     name: str,
     title: str,
-    found: _Found,
-    draw: Callable[[Panel, _Found], ReportFigure | None],
+    draw: _Draw,
     *,
     about: str = "",
     tables: Sequence[ReportTable] = (),
 ) -> Section:
-    figures = [figure for panel in _shown(found) if (figure := draw(panel, found)) is not None]
+    drawings = (draw(panel, found, choices=choices) for panel in _shown(found))
+    figures = [figure for figure in drawings if figure is not None]
     return _section(name, title, found, figures, about=about, tables=tables)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.result import Result
 from acclimate.reporting.axes import Axis
 from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure
@@ -54,11 +55,14 @@ def pooled(results: Sequence[Result]) -> Pooled | None:
 
 
 def reliability_figure(
-    panel: Panel, found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]
+    panel: Panel,
+    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    *,
+    choices: Sequence[Choices] = (),
 ) -> ReportFigure | None:
     """A curve for each recipe; on the diagonal a model is as often right as it says."""
     curves, notes = [], []
-    for chosen in choose(panel, found):
+    for chosen in choose(panel, found, choices=choices):
         curve = pooled(chosen.results)
         if curve is None:
             continue

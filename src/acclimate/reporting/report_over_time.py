@@ -7,6 +7,7 @@ from math import floor
 from statistics import fmean
 from typing import Any
 
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.result import Result
 from acclimate.reporting.axes import Axis
 from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure, padded
@@ -17,10 +18,12 @@ __all__ = ["balance_figure", "error_figure"]
 _Found = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
 
 
-def error_figure(panel: Panel, found: _Found) -> ReportFigure | None:
+def error_figure(
+    panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
+) -> ReportFigure | None:
     """The error after each epoch (epoch 0: statistics alone), and before updates during it."""
     curves, flat, notes = [], [], []
-    for chosen in choose(panel, found):
+    for chosen in choose(panel, found, choices=choices):
         name = setting_words(chosen.setting)
         after = _means(chosen.results, lambda r: _listed(r, "after_epoch"))
         online = _means(chosen.results, lambda r: _listed(r, "before_update"))
@@ -56,10 +59,12 @@ def error_figure(panel: Panel, found: _Found) -> ReportFigure | None:
     )
 
 
-def balance_figure(panel: Panel, found: _Found) -> ReportFigure | None:
+def balance_figure(
+    panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
+) -> ReportFigure | None:
     """How often the most frequent answer is given, after each epoch: a collapse drives it up."""
     curves, notes = [], []
-    for chosen in choose(panel, found):
+    for chosen in choose(panel, found, choices=choices):
         largest = _means(chosen.results, _largest)
         if largest:
             name = setting_words(chosen.setting)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from acclimate.experiments.job import UNADAPTED
+from acclimate.experiments.choices import Choices
+from acclimate.experiments.job import UNADAPTED, Job
 from acclimate.experiments.result import Result
+from acclimate.reporting.report_chosen import State, given_for, judged, searched_values
 from acclimate.reporting.report_rate_grid import rate_of
 from acclimate.reporting.report_settings import Panel, Setting, option_words, panel_words
 
 __all__ = ["Practice", "practices"]
 
-State: TypeAlias = Literal["passed", "not passed", "cannot tell"]
 _Found: TypeAlias = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
 
 _ROBUST = (
@@ -34,8 +35,8 @@ class Practice:
     evidence: str
 
 
-def practices(found: _Found) -> list[Practice]:
-    """All of them, in the paper's order.
+def practices(found: _Found, choices: Sequence[Choices] = ()) -> list[Practice]:
+    """All of them, in the paper's order; what choice files say of a search comes before the store.
 
     >>> [practice.state for practice in practices({})]
     ['cannot tell', 'cannot tell', 'cannot tell', 'cannot tell', 'cannot tell', 'cannot tell']
@@ -43,16 +44,26 @@ def practices(found: _Found) -> list[Practice]:
     learnt = [r for settings in found.values() for s, rs in settings.items()
               if s.recipe not in _GRADIENT_FREE for r in rs]  # fmt: skip
     return [
-        _selection(found),
+        _selection(found, choices),
         _baselines(found),
         _robust(found),
-        _searched("Epochs searched", learnt, _epochs, "numbers of epochs"),
-        _searched("Learning rate searched", learnt, _rates, "learning rates"),
-        _searched("Adapted parameters searched", learnt, _selectors, "choices of parameters"),
-    ]
+        _searched("Epochs searched", learnt, _Of("epochs", "numbers of epochs", _epochs), choices),
+        _searched("Learning rate searched", learnt,
+                  _Of("optimizer.lr", "learning rates", _rates), choices),
+        _searched("Adapted parameters searched", learnt,
+                  _Of("selector", "choices of parameters", _selectors), choices),
+    ]  # fmt: skip
 
 
-def _selection(found: _Found) -> Practice:
+class _Of(NamedTuple):
+    """An option, in words, and how the record of a run has it."""
+
+    option: str
+    words: str
+    values: Callable[[Result], set[object]]
+
+
+def _selection(found: _Found, choices: Sequence[Choices]) -> Practice:
     name = "Hyper-parameters chosen on hold-out corruptions"
     dev, test = _by_recipe(found, "dev"), _by_recipe(found, "")
     adapted = {key: settings for key, settings in test.items() if key[1] not in _GRADIENT_FREE}
@@ -60,11 +71,17 @@ def _selection(found: _Found) -> Practice:
         return Practice(name=name, state="cannot tell",
                         evidence="No recipe that learns was run on anything but hold-out "
                         "corruptions yet.")  # fmt: skip
-    open_, agreed, broken = [], [], []
+    open_, agreed, broken = list[str](), list[str](), list[str]()
+    from_elsewhere = False
+    by_state = {"passed": agreed, "not passed": broken, "cannot tell": open_}
     for key, settings in adapted.items():
         words = f"{key[1]} of {key[0]}"
         tried = dev.get(key, {})
-        if len(tried) > 1:
+        given = given_for(choices, key[0], key[1])
+        if given:
+            state, said = judged(given, _reported(found, key))
+            by_state[state].append(f"{words}: {said}")
+        elif len(tried) > 1:
             lowest = min(tried.values())
             best = [options for options in tried if tried[options] <= lowest + 1e-6]
             reported = [options for options in best if options in settings]
@@ -80,6 +97,7 @@ def _selection(found: _Found) -> Practice:
                 "corruptions; to name the best of them is to choose on the test"
             )
         else:
+            from_elsewhere = True
             open_.append(f"{words}: one setting, and where it comes from is not in this store")
     if broken:
         return Practice(name=name, state="not passed", evidence=_listed(broken))
@@ -87,7 +105,8 @@ def _selection(found: _Found) -> Practice:
         hint = (
             " If it was chosen in another store, acclimate results STORE --merge OTHER adds that."
         )
-        return Practice(name=name, state="cannot tell", evidence=_listed(open_) + hint)
+        evidence = _listed(open_) + (hint if from_elsewhere else "")
+        return Practice(name=name, state="cannot tell", evidence=evidence)
     return Practice(name=name, state="passed", evidence=_listed(agreed))
 
 
@@ -107,6 +126,22 @@ def _by_recipe(
         key: {options: fmean(each) for options, each in settings.items() if each}
         for key, settings in errors.items()
     }
+
+
+def _reported(found: _Found, key: tuple[str, str, str]) -> list[list[Job]]:
+    """The jobs of a model, recipe and weights, by images other than hold-out corruptions."""
+    model, recipe, weights = key
+    by_panel = [
+        [
+            r.job
+            for setting, results in settings.items()
+            if setting.recipe == recipe
+            for r in results
+        ]
+        for panel, settings in found.items()
+        if (panel.model, panel.weights) == (model, weights) and panel.group != "dev"
+    ]
+    return [jobs for jobs in by_panel if jobs]
 
 
 def _baselines(found: _Found) -> Practice:
@@ -154,20 +189,26 @@ def _robust(found: _Found) -> Practice:
 
 
 def _searched(
-    name: str, results: Sequence[Result], values: Callable[[Result], set[object]], what: str
+    name: str, results: Sequence[Result], of: _Of, choices: Sequence[Choices]
 ) -> Practice:
     if not results:
         return Practice(name=name, state="cannot tell", evidence="No recipe that learns was run.")
     tried: dict[tuple[str, str], set[object]] = {}
     for result in results:
         key = (result.job.recipe, result.job.model)
-        tried.setdefault(key, set()).update(values(result))
-    few = [f"{recipe} of {model}: {_one(each)}" for (recipe, model), each in tried.items()
-           if len(each) < 2]  # fmt: skip
+        tried.setdefault(key, set()).update(of.values(result))
+    few, said = [], []
+    for (recipe, model), stored in tried.items():
+        told = searched_values(given_for(choices, model, recipe), of.option)
+        values, files = (stored, []) if told is None else told
+        by = f", says {' and '.join(files)}" if files else ""
+        if len(values) < 2:
+            one = "only the recipe's own" if files and not values else _one(values)
+            few.append(f"{recipe} of {model}: {one}{by}")
+        else:
+            said.append(f"{recipe} of {model}: {len(values)} {of.words} ({_some(values)}){by}")
     if few:
         return Practice(name=name, state="not passed", evidence=_listed(few))
-    said = [f"{recipe} of {model}: {len(each)} {what} ({_some(each)})"
-            for (recipe, model), each in tried.items()]  # fmt: skip
     return Practice(name=name, state="passed", evidence=_listed(said))
 
 
@@ -191,7 +232,7 @@ def _one(values: set[object]) -> str:
 
 
 def _some(values: set[object]) -> str:
-    ordered = sorted(values, key=lambda v: v if isinstance(v, int | float) else 0)
+    ordered = sorted(values, key=lambda v: (v if isinstance(v, int | float) else 0, str(v)))
     return f"{ordered[0]} to {ordered[-1]}" if len(ordered) > 4 else ", ".join(map(str, ordered))
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import UNADAPTED, Options, group_of
 from acclimate.experiments.result import Result
+from acclimate.reporting.report_chosen import given_for
 
 __all__ = [
     "Chosen",
@@ -142,11 +144,17 @@ def option_words(options: Iterable[tuple[str, object]]) -> str:
     return ", ".join(f"{name}={value}" for name, value in options)
 
 
-def choose(panel: Panel, found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> list[Chosen]:
+def choose(
+    panel: Panel,
+    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    *,
+    choices: Sequence[Choices] = (),
+) -> list[Chosen]:
     """One setting for each recipe of a panel: a figure can show only so many.
 
-    The one that does best on the hold-out corruptions of the same model and data; where they were
-    not run, the one without options; else the one with the lowest error shown.
+    The one that a choice file names; else the one that does best on the hold-out corruptions of the
+    same model and data; where they were not run, the one without options; else the one with the
+    lowest error shown.
     """
     by_recipe: dict[str, list[Setting]] = {}
     for setting in found[panel]:
@@ -155,8 +163,11 @@ def choose(panel: Panel, found: Mapping[Panel, Mapping[Setting, Sequence[Result]
     chosen = []
     for recipe, settings in by_recipe.items():
         on_dev = {s: e for s in settings if (e := _error(held_out.get(s, ()))) is not None}
+        named = _named(panel, recipe, settings, choices)
         if len(settings) == 1:
             best, why = settings[0], "the only setting"
+        elif named is not None:
+            best, why = named
         elif len(on_dev) > 1:
             best, why = min(on_dev, key=lambda s: on_dev[s]), "best on hold-out corruptions"
         elif any(not setting.options for setting in settings):
@@ -169,6 +180,17 @@ def choose(panel: Panel, found: Mapping[Panel, Mapping[Setting, Sequence[Result]
                 why = "the lowest error on what is shown, which is not chosen on hold-out ones"
         chosen.append(Chosen(setting=best, results=found[panel][best], why=why))
     return chosen
+
+
+def _named(
+    panel: Panel, recipe: str, settings: Sequence[Setting], choices: Sequence[Choices]
+) -> tuple[Setting, str] | None:
+    """The setting that a choice file has for all images, and that file."""
+    for given in given_for(choices, panel.model, recipe):
+        for setting in settings:
+            if given.chosen.options == dict(setting.options):
+                return setting, f"the one of {given.file} ({given.chosen.selection or 'by hand'})"
+    return None
 
 
 def _error(results: Iterable[Result]) -> float | None:

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from acclimate.experiments import Condition, Store, corruption_table
 from acclimate.experiments._sorting import ordered
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import UNADAPTED
 from acclimate.experiments.query import needed
 from acclimate.experiments.result import Result
@@ -56,13 +57,16 @@ def _words(cell: object) -> str | None:
     return None if words == "-" else words
 
 
-def dumbbell_figure(panel: Panel, found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> (
-    ReportFigure | None
-):  # fmt: skip
+def dumbbell_figure(
+    panel: Panel,
+    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    *,
+    choices: Sequence[Choices] = (),
+) -> ReportFigure | None:
     """The unadapted error and that of each recipe, corruption by corruption."""
     series: dict[str, dict[str, float]] = {}
     notes, everything = [], list[Result]()
-    for chosen in choose(panel, found):
+    for chosen in choose(panel, found, choices=choices):
         everything += chosen.results
         if chosen.setting.recipe != UNADAPTED:
             name = setting_words(chosen.setting)

@@ -135,15 +135,4 @@ def _row(plan: CellPlan, results: Mapping[str, Result], scope: Scope) -> Compari
 
 def _about(cell: Cell) -> dict[str, Any]:
     source = (f"a number of {cell.source}",) if cell.source else ()
-    return {
-        "table": cell.table,
-        "row": cell.row,
-        "column": cell.column,
-        "metric": cell.metric,
-        "unit": cell.unit,
-        "published": cell.published,
-        "published_std": cell.std,
-        "diverged": cell.diverged,
-        "erratum": cell.erratum,
-        "notes": (*source, *([cell.note] if cell.note else [])),
-    }
+    return {**vars(cell), "notes": (*source, *([cell.note] if cell.note else []))}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
+from acclimate.experiments.paper import Cell
 from acclimate.experiments.reproduce.needs import Lack
 
 __all__ = ["ComparisonRow", "Status"]
@@ -21,19 +22,16 @@ Status: TypeAlias = Literal[
 ]
 
 
+# What a line shows of its cell, in the order of the JSON, around what came of it.
+_BEFORE = ("table", "row", "column", "metric", "unit", "published", "published_std", "diverged")
+_AFTER = ("small", "erratum", "notes", "difference")
+
+
 @dataclass(frozen=True, kw_only=True)
-class ComparisonRow:
-    """A cell beside what came of it.
+class ComparisonRow(Cell):
+    """A cell, and what came of it.
 
     Attributes:
-        table: its label.
-        row: in the table.
-        column: in the table.
-        metric: see ``Cell.metric``.
-        unit: "%" or nothing.
-        published: what the paper prints; None where it prints nothing, or that it ``diverged``.
-        published_std: the deviation it prints.
-        diverged: whether it prints that the run diverged.
         measured: None where there is nothing.
         measured_std: the deviation, and ``std_over`` what.
         status: how ``measured`` came about, or why it is not there.
@@ -44,18 +42,9 @@ class ComparisonRow:
         jobs: how many are behind it.
         images: labelled images behind one seed's number.
         small: what a small version leaves out; empty for the whole.
-        erratum: what is wrong with the print.
         notes: what differs from what the paper did, and what else one should know.
     """
 
-    table: str
-    row: str
-    column: str
-    metric: str
-    unit: str = "%"
-    published: float | None = None
-    published_std: float | None = None
-    diverged: bool = False
     measured: float | None = None
     measured_std: float | None = None
     std_over: str | None = None
@@ -67,8 +56,12 @@ class ComparisonRow:
     jobs: int = 0
     images: int | None = None
     small: str = ""
-    erratum: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def published_std(self) -> float | None:
+        """The deviation that the paper prints."""
+        return self.std
 
     @property
     def difference(self) -> float | None:
@@ -83,7 +76,9 @@ class ComparisonRow:
         return self.measured - self.published
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        plain = vars(self) | {"difference": self.difference}
+        """Plain values, for JSON: not what the cell says of how it is run."""
+        of_cell = {field.name for field in fields(Cell)}
+        own = [field.name for field in fields(self) if field.name not in (*of_cell, *_AFTER)]
+        plain = {name: getattr(self, name) for name in (*_BEFORE, *own, *_AFTER)}
         plain["lacks"] = [vars(lack).copy() for lack in self.lacks]
         return plain

@@ -1,0 +1,213 @@
+"""Batch norm, residual and rectifier as one operation with its own backward pass."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from acclimate.acceleration import plain_norm, plain_pool
+
+__all__ = ["FusedNorm", "Pool", "Statistics", "fused_norm", "interferes"]
+
+_LAST = torch.channels_last
+
+
+class Statistics(NamedTuple):
+    """Mean and variance of the source, and whether those of the batch take their place."""
+
+    mean: Tensor
+    var: Tensor
+    eps: float
+    batch: bool
+
+
+class Pool(NamedTuple):
+    """Max pooling: how wide and how far apart the windows are."""
+
+    window: int
+    stride: int
+    padding: int
+
+
+class _FusedNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        residual: Tensor | None,
+        statistics: Statistics,
+        relu: bool,
+        fork: bool,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        coefficients = _coefficients(x, weight, bias, statistics)
+        out, above = _pieces(x).normalize(x, coefficients, residual, relu=relu)
+        ctx.save_for_backward(x, coefficients, above)
+        ctx.batch, ctx.relu, ctx.adds = statistics.batch, relu, residual is not None
+        ctx.set_materialize_grads(False)
+        return (out, out.detach()) if fork else out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        first, second = _given(grads)
+        if first is None:
+            return (None,) * 7
+        x, coefficients, above = ctx.saved_tensors
+        pieces = _pieces(x)
+        gradients, kept = pieces.parameter_gradients(
+            first, second, x, coefficients, above, relu=ctx.relu, batch=ctx.batch
+        )
+        own = None
+        if ctx.needs_input_grad[0]:
+            again = ctx.relu and above is None and second is None
+            own = pieces.input_gradient(kept, x, coefficients, gradients, relu=again)
+        return own, gradients[0], gradients[1], kept if ctx.adds else None, None, None, None
+
+
+class _FusedPool(torch.autograd.Function):
+    """Where nothing before it learns: there is no gradient of the input."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        statistics: Statistics,
+        pool: Pool,
+        fork: bool,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        coefficients = _coefficients(x, weight, bias, statistics)
+        out, chosen = _pieces(x, pool=True).normalize_and_pool(x, coefficients, **pool._asdict())
+        ctx.save_for_backward(x, coefficients, chosen)
+        ctx.pool = pool
+        ctx.set_materialize_grads(False)
+        return (out, out.detach()) if fork else out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        first, second = _given(grads)
+        if first is None:
+            return (None,) * 6
+        x, coefficients, chosen = ctx.saved_tensors
+        gradients = _pieces(x, pool=True).pooled_gradients(
+            first, second, x, coefficients, chosen, **ctx.pool._asdict()
+        )
+        return None, gradients[0], gradients[1], None, None, None
+
+
+def _coefficients(x: Tensor, weight: Tensor, bias: Tensor, statistics: Statistics) -> Tensor:
+    mean, var, eps, batch = statistics
+    if batch:
+        found: Tensor = _pieces(x).batch_coefficients(x, weight, bias, mean, eps=eps)
+        return found
+    return plain_norm.coefficients(mean, var, weight, bias, eps=eps)
+
+
+def _given(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients that there are, of one reader or of two."""
+    given = [each.contiguous(memory_format=_LAST) for each in grads if each is not None]
+    first, second, *_ = [*given, None, None]
+    return first, second
+
+
+def _pieces(x: Tensor, *, pool: bool = False) -> ModuleType:
+    if not x.is_cuda:
+        return plain_pool if pool else plain_norm
+    from acclimate.acceleration import triton_norm, triton_pool
+
+    return triton_pool if pool else triton_norm
+
+
+def fused_norm(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    residual: Tensor | None = None,
+    *,
+    statistics: Statistics,
+    relu: bool,
+    pool: Pool | None = None,
+    fork: bool = False,
+) -> Any:
+    """Batch norm of pictures, plus ``residual``, rectified, and pooled, in few passes over memory.
+
+    ``fork`` hands the result to two readers, so that adding up their gradients is part of the
+    backward pass.
+
+    >>> x, one, zero = torch.rand(2, 8, 4, 4), torch.ones(8), torch.zeros(8)
+    >>> y = fused_norm(x, one, zero, x, statistics=Statistics(zero, one, 1e-5, True), relu=True)
+    >>> torch.allclose(y, (F.batch_norm(x, None, None, training=True) + x).relu(), atol=1e-5)
+    True
+    """
+    x = x.contiguous(memory_format=_LAST)
+    if residual is not None:
+        residual = residual.to(x.dtype).contiguous(memory_format=_LAST)
+    if pool is not None and relu and residual is None and not x.requires_grad:
+        return _FusedPool.apply(x, weight, bias, statistics, pool, fork)  # type: ignore[no-untyped-call]
+    if pool is None:
+        return _FusedNorm.apply(x, weight, bias, residual, statistics, relu, fork)  # type: ignore[no-untyped-call]
+    out = F.max_pool2d(_FusedNorm.apply(x, weight, bias, residual, statistics, relu, False), *pool)  # type: ignore[no-untyped-call]
+    return (out, out) if fork else out
+
+
+def interferes(module: nn.Module) -> bool:
+    """Whether a hook hangs on a module that does not say it only looks, at the same every time.
+
+    >>> interferes(nn.ReLU())
+    False
+    """
+    hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+    return not all(getattr(hook, "steady", False) for hook in hooks)
+
+
+class FusedNorm(nn.Module):
+    """A batch-norm layer in the place of the original: its parameters, its statistics, its mode.
+
+    A hook on the original that only looks is asked; for any other the original is taken.
+    """
+
+    def __init__(self, layer: nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+        self._layer = (layer,)  # in a tuple: no module of this one
+
+    def forward(
+        self,
+        x: Tensor,
+        residual: Tensor | None = None,
+        relu: bool = False,
+        pool: tuple[int, int, int] | None = None,
+        fork: bool = False,
+    ) -> Any:
+        """Normalise, add, rectify, pool; twice the same, if two will read it."""
+        layer = self._layer[0]
+        fits = residual is None or (residual.shape == x.shape and x.shape[1] % 8 == 0)
+        if interferes(layer) or x.ndim != 4 or not fits:
+            own: dict[str, Tensor] = {"weight": self.weight, "bias": self.bias}
+            out: Tensor = functional_call(layer, own, (x,))
+            out = out if residual is None else out + residual
+            out = F.relu(out) if relu else out
+            out = out if pool is None else F.max_pool2d(out, *pool)
+            return (out, out) if fork else out
+        for hook in layer._forward_pre_hooks.values():
+            hook(layer, (x,))
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        source = Statistics(layer.running_mean, layer.running_var, layer.eps, layer.training)
+        return fused_norm(
+            x,
+            self.weight,
+            self.bias,
+            residual,
+            statistics=source,
+            relu=relu,
+            pool=None if pool is None else Pool(*pool),
+            fork=fork,
+        )

@@ -1,0 +1,104 @@
+"""Work on a GPU that is the same every time: recorded once as a CUDA graph, and replayed.
+
+A step of a small network is hundreds of kernels of a few microseconds, and Python takes longer to
+ask for each than the device to run it. A replay asks once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from acclimate.errors import AcclimateWarning
+
+__all__ = ["Recorder"]
+
+Work: TypeAlias = Callable[[Tensor], tuple[Tensor, ...]]
+_Kind: TypeAlias = tuple[torch.Size, torch.dtype]
+
+_WARM_UP = 3
+"""How often work is done as it is before it is recorded: optimisers make their moments, libraries
+choose their kernels, and a batch size that comes once is not worth a recording."""
+_AT_MOST = 4
+
+
+class Recorder:
+    """Does work on batches; after a few of one shape it replays a recording of it.
+
+    The work must do the same on the device every time, and read nothing back from it. All that it
+    remembers must be changed in place; where a tensor is replaced by another, ask :meth:`forget`.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._seen: Counter[_Kind] = Counter()
+        self._recordings: dict[_Kind, _Recording] = {}
+        self._stream: Any = None
+        self._gave_up = False
+
+    def __call__(self, images: Tensor) -> tuple[tuple[Tensor, ...], bool]:
+        """What the work gives for a batch, and whether that came from a recording alone."""
+        kind = images.shape, images.dtype
+        recording = self._recordings.get(kind)
+        if recording is not None:
+            return recording.replay(images), True
+        self._seen[kind] += 1
+        if self._gave_up or self._seen[kind] <= _WARM_UP or len(self._recordings) == _AT_MOST:
+            return self._aside(images), False
+        try:
+            recording = _Recording(self._work, images, self._stream)
+        except RuntimeError as error:
+            self._gave_up = True
+            warnings.warn(
+                f"a step could not be recorded, so it runs as it is: {error}".splitlines()[0],
+                AcclimateWarning,
+                stacklevel=2,
+            )
+            return self._aside(images), False
+        self._recordings[kind] = recording
+        return recording.replay(images), False
+
+    def forget(self) -> None:
+        """Record anew: the tensors are others now."""
+        self._recordings.clear()
+        self._seen.clear()
+
+    def _aside(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Work on a stream of its own, as the recording will: autograd remembers streams."""
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(images.device)
+        here = torch.cuda.current_stream(images.device)
+        self._stream.wait_stream(here)
+        with torch.cuda.stream(self._stream):
+            results = self._work(images)
+        here.wait_stream(self._stream)
+        for tensor in results:
+            tensor.record_stream(here)
+        images.record_stream(self._stream)
+        return results
+
+
+class _Recording:
+    def __init__(self, work: Work, like: Tensor, stream: Any) -> None:
+        self._images = like.clone()
+        self._graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(like.device)
+        with torch.cuda.stream(stream):
+            # Another thread reads pictures ahead, and may allocate what it likes.
+            self._graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                self._results = work(self._images)
+            finally:
+                self._graph.capture_end()
+        torch.cuda.synchronize(like.device)
+
+    def replay(self, images: Tensor) -> tuple[Tensor, ...]:
+        self._images.copy_(images)
+        self._graph.replay()
+        # The next replay writes over them.
+        return tuple(tensor.clone() for tensor in self._results)

@@ -1,0 +1,145 @@
+"""A model's twin that runs faster: the same parameters, other operations."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from acclimate.acceleration.frozen_conv import FrozenConv
+from acclimate.acceleration.fused_norm import FusedNorm
+from acclimate.acceleration.stem_conv import StemConv
+
+__all__ = ["make_twin"]
+
+_ADD: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
+_RELU: tuple[Callable[..., Any], ...] = (F.relu, F.relu_, torch.relu, torch.relu_)
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Batch norm of any kind is left whole: how it works is switched from outside."""
+        return isinstance(m, _BatchNorm) or super().is_leaf_module(m, module_qualified_name)
+
+
+def make_twin(model: nn.Module, *, dtype: torch.dtype) -> fx.GraphModule | None:
+    """The model with fused batch norm and with convolutions that do not learn in ``dtype``.
+
+    It shares every parameter and every other layer with the model, under the same names. None where
+    the model cannot be read (its path depends on the data), or nothing would be gained.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+    >>> model = model.requires_grad_(False).eval()
+    >>> twin, x = make_twin(model, dtype=torch.float32), torch.rand(2, 3, 8, 8)
+    >>> torch.allclose(twin(x), model(x), atol=1e-6)
+    True
+    """
+    try:
+        graph = _Tracer().trace(model)
+        twin = fx.GraphModule(model, graph)
+    except Exception:  # whatever a model does that tracing does not follow
+        return None
+    layers = {n.target for n in graph.nodes if n.op == "call_module"}
+    replaced = False
+    for name in sorted(str(layer) for layer in layers):
+        module = model.get_submodule(name)
+        if _fusible(module):
+            assert isinstance(module, nn.BatchNorm2d)
+            twin.set_submodule(name, FusedNorm(module))
+        elif StemConv.takes(module):
+            assert isinstance(module, nn.Conv2d)
+            twin.set_submodule(name, StemConv(module, dtype=dtype))
+        elif FrozenConv.takes(module):
+            assert isinstance(module, nn.Conv2d)
+            twin.set_submodule(name, FrozenConv(module, dtype=dtype))
+        else:
+            continue
+        replaced = True
+    if not replaced:
+        return None
+    called = [node for node in graph.nodes if node.op == "call_module"]
+    for node in called:
+        if type(_module(twin, node)) is nn.Identity:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+    for node in called:
+        if isinstance(_module(twin, node), FusedNorm):
+            _take_in(twin, node)
+    graph.lint()
+    twin.recompile()
+    return twin
+
+
+def _fusible(module: nn.Module) -> bool:
+    """Batch norm as torch has it, with scale, offset and statistics; not a kind of its own."""
+    return type(module) is nn.BatchNorm2d and module.affine and module.running_mean is not None
+
+
+def _module(twin: fx.GraphModule, node: fx.Node) -> nn.Module:
+    return twin.get_submodule(str(node.target))
+
+
+def _take_in(twin: fx.GraphModule, norm: fx.Node) -> None:
+    """Let a batch norm do what follows it, if nobody else looks: addition, rectifier, pooling."""
+    taken, residual, pool = [norm], None, None
+    following = _only_user(norm)
+    if following is not None and _is_sum(following):
+        others = [each for each in following.args if each is not norm]
+        if len(others) == 1:
+            residual = others[0]
+            taken.append(following)
+            following = _only_user(following)
+    if following is None or not _is_relu(twin, following):
+        return
+    taken.append(following)
+    behind = _only_user(following)
+    if behind is not None and residual is None and (pool := _pooling(twin, behind)):
+        taken.append(behind)
+    last = taken[-1]
+    readers = list(last.users)
+    fork = len(readers) == 2
+    with twin.graph.inserting_before(last):
+        arguments = (norm.args[0], residual, True, pool, fork)
+        fused = twin.graph.call_module(str(norm.target), arguments)
+        for number, reader in enumerate(readers):
+            one = twin.graph.call_function(operator.getitem, (fused, number)) if fork else fused
+            reader.replace_input_with(last, one)
+    for node in reversed(taken):
+        twin.graph.erase_node(node)
+
+
+def _pooling(twin: fx.GraphModule, node: fx.Node) -> tuple[int, int, int] | None:
+    """Window, stride and padding, if the node is a plain max pooling with square windows."""
+    module = _module(twin, node) if node.op == "call_module" else None
+    if type(module) is not nn.MaxPool2d or module.ceil_mode or module.return_indices:
+        return None
+    sides = module.kernel_size, module.stride, module.padding, module.dilation
+    if not all(isinstance(side, int) for side in sides) or module.dilation != 1:
+        return None
+    assert isinstance(module.kernel_size, int)
+    assert isinstance(module.stride, int)
+    assert isinstance(module.padding, int)
+    small = module.kernel_size <= 8  # a byte holds the number of a pixel in the window
+    return (module.kernel_size, module.stride, module.padding) if small else None
+
+
+def _only_user(node: fx.Node) -> fx.Node | None:
+    users = list(node.users)
+    return users[0] if len(users) == 1 else None
+
+
+def _is_sum(node: fx.Node) -> bool:
+    if node.op == "call_function" and node.target in _ADD:
+        return len(node.args) == 2 and all(isinstance(a, fx.Node) for a in node.args)
+    return False
+
+
+def _is_relu(twin: fx.GraphModule, node: fx.Node) -> bool:
+    if node.op == "call_module":
+        return type(_module(twin, node)) is nn.ReLU
+    return node.op == "call_function" and node.target in _RELU

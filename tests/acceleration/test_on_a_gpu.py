@@ -1,0 +1,140 @@
+"""What only a GPU can show: kernels against their plain form, recordings against the steps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from acclimate.acceleration import Acceleration, Recorder, plain_norm, plain_pool
+from acclimate.learner import Learner
+from acclimate.recipes import get_recipe
+from nets import Residual
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+SHAPES = [(16, 64, 14, 14), (4, 24, 7, 9), (2, 200, 5, 5), (3, 512, 7, 7)]
+POOL = {"window": 3, "stride": 2, "padding": 1}
+
+
+def pictures(shape: tuple[int, ...], dtype: torch.dtype, *, middle: float = 0.0) -> Tensor:
+    made = torch.randn(shape, device="cuda") * 2 + middle
+    return made.to(dtype).contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("two", [True, False])
+@pytest.mark.parametrize("relu", [True, False])
+def test_kernels_give_what_the_plain_form_gives(
+    shape: tuple[int, ...], dtype: torch.dtype, adds: bool, two: bool, relu: bool
+) -> None:
+    from acclimate.acceleration import triton_norm
+
+    torch.manual_seed(0)
+    channels = shape[1]
+    x = pictures(shape, dtype, middle=30)
+    weight, bias = torch.rand(channels, device="cuda"), torch.randn(channels, device="cuda")
+    origin = torch.full((channels,), 29.0, device="cuda")
+    close = (
+        {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {"rtol": 1e-3, "atol": 1e-4}
+    )
+    plain = plain_norm.batch_coefficients(x, weight, bias, origin, eps=1e-5)
+    fused = triton_norm.batch_coefficients(x, weight, bias, origin, eps=1e-5)
+    torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4)
+    residual = pictures(shape, dtype) if adds else None
+    ours, above = triton_norm.normalize(x, plain, residual, relu=relu)
+    theirs, mask = plain_norm.normalize(x, plain, residual, relu=relu)
+    torch.testing.assert_close(ours, theirs, **close)
+    gradient = pictures(shape, dtype)
+    second = pictures(shape, dtype) if two else None
+    ours, kept = triton_norm.parameter_gradients(
+        gradient, second, x, plain, above, relu=relu, batch=True
+    )
+    theirs, masked = plain_norm.parameter_gradients(
+        gradient, second, x, plain, mask, relu=relu, batch=True
+    )
+    count = x.numel() // channels
+    torch.testing.assert_close(ours[:2] / count, theirs[:2] / count, rtol=1e-3, atol=1e-3)
+    again = relu and above is None and second is None
+    ours = triton_norm.input_gradient(kept, x, plain, theirs, relu=again)
+    theirs = plain_norm.input_gradient(masked, x, plain, theirs, relu=False)
+    torch.testing.assert_close(ours, theirs, **close)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("two", [True, False])
+def test_the_pool_gives_what_the_plain_form_gives(shape: tuple[int, ...], two: bool) -> None:
+    from acclimate.acceleration import triton_pool
+
+    torch.manual_seed(0)
+    x = pictures(shape, torch.float32)
+    parts = torch.rand(4, shape[1], device="cuda") - 0.3
+    ours, chosen = triton_pool.normalize_and_pool(x, parts, **POOL)
+    theirs, places = plain_pool.normalize_and_pool(x, parts, **POOL)
+    torch.testing.assert_close(ours, theirs)
+    gradient = torch.randn_like(ours)
+    second = torch.randn_like(ours) if two else None
+    sums = triton_pool.pooled_gradients(gradient, second, x, parts, chosen, **POOL)
+    plain = plain_pool.pooled_gradients(gradient, second, x, parts, places, **POOL)
+    torch.testing.assert_close(sums[:2], plain, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("recipe", ["ent", "rpl", "hard", "soft"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_recorded_run_ends_where_the_same_run_ends_unrecorded(
+    recipe: str, optimizer: str
+) -> None:
+    x = torch.rand(16, 32, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
+    learners = [
+        Learner(
+            Residual().cuda(),
+            get_recipe(recipe, {"optimizer": optimizer, "optimizer.lr": 1e-2}),
+            acceleration=Acceleration(channels_last=True, fused=True, recorded=recorded),
+        )
+        for recorded in (True, False)
+    ]
+    for number, batch in enumerate(x):
+        part = batch[:20] if number % 5 == 4 else batch  # another size in between
+        ours, theirs = (learner.step(part) for learner in learners)
+        torch.testing.assert_close(ours.logits, theirs.logits, rtol=1e-3, atol=1e-3)
+    assert learners[0].steps == learners[1].steps == 16
+    assert learners[0].forwards == learners[1].forwards
+    assert learners[0].backwards == learners[1].backwards
+    for one, other in zip(*(each.learning.values() for each in learners), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+    with torch.no_grad():
+        for _ in range(6):
+            ours, theirs = (learner.predict(x[0]) for learner in learners)
+            torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_going_back_and_on_is_recorded_anew() -> None:
+    x = torch.rand(8, 32, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
+    learner = Learner(
+        Residual().cuda(),
+        get_recipe("ent", {"optimizer.lr": 1e-2}),
+        acceleration=Acceleration(fused=True, recorded=True),
+    )
+    start = {name: tensor.clone() for name, tensor in learner.state_tensors().items()}
+    first = [learner.step(batch).logits for batch in x]
+    learner.load_state_tensors(start)
+    second = [learner.step(batch).logits for batch in x]
+    for one, other in zip(first, second, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_work_that_reads_back_is_done_as_it_is_and_it_is_said() -> None:
+    def work(images: Tensor) -> tuple[Tensor, ...]:
+        return (images * float(images.sum()),)
+
+    recorder = Recorder(work)
+    x = torch.ones(3, device="cuda")
+    for _ in range(3):
+        recorder(x)
+    with pytest.warns(match="could not be recorded"):
+        (result,), replayed = recorder(x)
+    assert not replayed
+    torch.testing.assert_close(result, 3 * x)
+    assert not recorder(x)[1]

@@ -1,0 +1,117 @@
+"""The table in the README from a made-up export."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from acclimate.data.corruptions import TEST
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/headline.py"))
+MODEL = "acclimate:wrn-40-2-augmix-cifar10"  # the paper: 11.2, BN 10.8, ENT 8.5, RPL 9.0
+ERRORS = {"bn": 10.0, "ent": 8.0, "rpl": 9.0}
+PAGE = "# title\n\n<!-- headline -->\nold\n<!-- /headline -->\n\nrest\n"
+
+
+def results(model=MODEL, recipes=ERRORS, seeds=(0, 1)):
+    """Errors that differ by a point with the severity, and by half a point with the seed."""
+    return [
+        {
+            "model": model, "recipe": recipe, "corruption": corruption, "severity": severity,
+            "seed": seed, "options": {}, "unadapted": 12.0,
+            "error": error + severity - 3 + (0 if recipe == "bn" else (seed - 0.5) / 2),
+        }
+        for recipe, error in recipes.items()
+        for corruption in TEST
+        for severity in range(1, 6)
+        for seed in ((0,) if recipe == "bn" else seeds)
+    ]  # fmt: skip
+
+
+def cells(rows):
+    head, _, *lines = SCRIPT["headline"](rows).splitlines()[:-2]
+    names = [word.strip() for word in head.strip("|").split("|")]
+    values = [[word.strip() for word in line.strip("|").split("|")] for line in lines]
+    return [dict(zip(names, each, strict=True)) for each in values]
+
+
+def test_means_with_what_the_paper_prints_beside_them():
+    (row,) = cells(results())
+    assert row == {
+        "model": "`wrn-40-2-augmix-cifar10`",
+        "unadapted": "12.0 (11.2)",
+        "BN": "10.0 (10.8)",
+        "ENT": "8.0 ± 0.4 (8.5)",
+        "RPL": "9.0 ± 0.4 (9.0)",
+        "hard": "–",
+        "soft": "–",
+        "reduction BN→ENT / BN→RPL (published)": "20 % / 10 % (21 % / 17 %)",
+    }
+
+
+def test_a_model_that_has_no_batch_norm_and_one_the_paper_has_not():
+    gn, other = "acclimate:wrn-26-2-gn-cifar10", "my:net"
+    rows = [*results(gn, {"ent": 18.0}), *results(other, {"bn": 10.0, "soft": 9.5})]
+    first, second = cells(rows)
+    assert (first["BN"], first["ENT"]) == ("–", "18.0 ± 0.4 (18.0)")
+    assert first["reduction BN→ENT / BN→RPL (published)"] == "–"
+    assert (second["model"], second["unadapted"], second["BN"]) == ("`my:net`", "12.0", "10.0")
+    assert second["soft"] == "9.5 ± 0.4"
+
+
+def test_one_name_for_several_networks_of_the_paper_has_no_published_number():
+    assert SCRIPT["published"]("acclimate:wrn-26-16-bn", "ent") is None
+    assert SCRIPT["published"]("acclimate:wrn-26-2-bn-cifar10", "bn") == 18.7
+    assert SCRIPT["published"]("acclimate:wrn-26-2-gn-cifar10", "ent") == 18.0  # not full model's
+
+
+def test_a_mean_over_less_says_so():
+    (row,) = cells([each for each in results() if each["corruption"] != "fog"])
+    assert row["ENT"] == "8.0 ± 0.4 (70 of 75) (8.5)"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"options": {"epochs": 2}}, "expected one setting of ent"),
+        ({}, "expected each run once"),
+        ({"corruption": "spatter"}, "expected test corruptions"),
+    ],
+)
+def test_what_must_not_be_averaged(change, said):
+    rows = results()
+    more = next(row for row in rows if row["recipe"] == "ent")
+    with pytest.raises(SCRIPT["HeadlineError"], match=said):
+        SCRIPT["headline"]([*rows, {**more, **change}])
+
+
+def test_checked_and_written(tmp_path, capsys):
+    page, export = tmp_path / "README.md", tmp_path / "export.json"
+    page.write_text(PAGE)
+    export.write_text(json.dumps(results()))
+    on = ["--results", str(export)]
+    assert SCRIPT["main"]([*on, "--check", str(page)]) == 1
+    assert "--write" in capsys.readouterr().out
+    assert page.read_text() == PAGE
+    assert SCRIPT["main"]([*on, "--write", str(page)]) == 0
+    written = page.read_text()
+    assert "old" not in written
+    assert written.endswith("<!-- /headline -->\n\nrest\n")
+    assert SCRIPT["main"]([*on, "--check", str(page)]) == 0
+    assert SCRIPT["main"](on) == 0
+    assert capsys.readouterr().out.strip() in written
+    page.write_text(written.replace("8.0 ±", "7.9 ±"))
+    assert SCRIPT["main"]([*on, "--check", str(page)]) == 1
+
+
+def test_no_marks_and_no_export(tmp_path, capsys):
+    page, export = tmp_path / "README.md", tmp_path / "export.json"
+    page.write_text("# title\n")
+    assert SCRIPT["main"](["--results", str(export)]) == 2
+    assert "cannot read" in capsys.readouterr().err
+    export.write_text(json.dumps(results()))
+    assert SCRIPT["main"](["--results", str(export), "--check", str(page)]) == 2
+    assert "expected <!-- headline -->" in capsys.readouterr().err
