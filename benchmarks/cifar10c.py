@@ -45,18 +45,18 @@ def run(args: argparse.Namespace) -> int:
         common += ["--engine", "processes", "--workers", str(args.workers)]
     if args.images:
         common += ["--images-per-shift", str(args.images)]
-    extra = ["--set", *args.set] if args.set else []
+    extra = [word for each in args.set for word in ("--set", each)]
     status = 0
     for model in args.models:
         choice = choice_of(args.store, model, ",".join(args.set))
         common_of_model = ["--models", model, "--datasets", "cifar10", *common]
         words = ["tune", *common_of_model, "--shifts", *DEV, "--recipes", *args.recipes]
-        rates = [f"optimizer.lr={RATES}", *args.set]
-        words += ["--set", *rates, "--epochs", str(EPOCHS), "--out", str(choice)]
+        words += ["--set", f"optimizer.lr={RATES}", *extra]
+        words += ["--epochs", str(EPOCHS), "--out", str(choice)]
         status = max(status, acclimate(words))
         fixed = [] if args.set else [*FIXED]
         words = ["bench", *common_of_model, "--shifts", "cifar/test", "--recipes"]
-        words += [*fixed, *args.recipes, "--choice", str(choice), *extra]
+        words += [*fixed, *args.recipes, "--choice", str(choice)]
         words += ["--seeds", *map(str, args.seeds)]
         status = max(status, acclimate(words))
     return status
@@ -67,11 +67,33 @@ def export(args: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for result in Store(args.store, create=False).results():
         job, record = result.job, result.record
-        if result.status != "done" or job.setting is not None or "test" in (job.split or ""):
+        if result.status != "done" or job.group != "test":
             continue
-        rows.append({"model": job.model, "recipe": job.recipe, "seed": job.seed} | record)
-    RESULTS.write_text(json.dumps(rows) + "\n", encoding="utf-8")
+        rows.append(
+            {
+                "model": job.model,
+                "recipe": job.recipe,
+                "options": dict(job.options),
+                "corruption": job.corruption,
+                "severity": job.severity,
+                "seed": job.seed,
+                "images": record["images"],
+                "unadapted": record["errors"]["unadapted"],
+                "error": record["errors"]["final"],
+                "after_epoch": record["errors"]["after_epoch"],
+                "ece": record["ece"],
+                "seconds": record["seconds"],
+                "speed": record["speed"],
+                "device": record["device"],
+            }
+        )
+    rows.sort(key=lambda row: [str(row[key]) for key in list(row)[:6]])
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    RESULTS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     print(f"{len(rows)} results in {RESULTS}")
+    CHOICES.mkdir(exist_ok=True)
+    for file in args.store.parent.glob("*.choice.json"):
+        (CHOICES / file.name).write_bytes(file.read_bytes())
     return 0
 
 

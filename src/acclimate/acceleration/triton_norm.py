@@ -5,9 +5,10 @@ statistics and once to be normalised, with residual and rectifier on the way; ba
 input are read once for the sums and once for the gradient of the input. Which values the rectifier
 let through is read off the input again, or, behind a residual, kept as one bit each.
 
-Sums are taken by so many programs and then in a fixed order, so that the same numbers come out
-every time; they are taken around ``origin``, the source's mean, or a large mean would eat the
-digits of a small variance.
+Programs go through memory side by side, tile after tile, so that what is read at one time lies
+together. Sums are taken by so many programs and then in a fixed order, so that the same numbers
+come out every time; they are taken around ``origin``, the source's mean, or a large mean would eat
+the digits of a small variance.
 """
 
 # mypy: ignore-errors
@@ -46,37 +47,34 @@ def tile(channels: int, *, values: int, widest: int = 128) -> tuple[int, int]:
 def shares(
     rows: int, channels: int, *, values: int, widest: int, unroll: int
 ) -> tuple[int, int, int, int]:
-    """How many programs share the rows, rows of each, and the tile."""
+    """How many programs share the rows, into how many strips the channels fall, and the tile."""
     high, wide = tile(channels, values=values, widest=widest)
-    chunk = high * unroll
     across = triton.cdiv(channels, wide)
-    programs = max(1, min(triton.cdiv(rows, chunk), _PROGRAMS // across))
-    each = triton.cdiv(triton.cdiv(rows, programs), chunk) * chunk
-    return triton.cdiv(rows, each), each, high, wide
+    programs = max(1, min(triton.cdiv(rows, high * unroll), _PROGRAMS // across))
+    return programs, across, high, wide
 
 
 @triton.jit
 def _moments(
-    x, origin, partial, rows, channels, each,
+    x, origin, partial, rows, channels, programs, across,
     unroll: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    c = tl.program_id(1) * wide + tl.arange(0, wide)
+    program = tl.program_id(0) // across
+    c = tl.program_id(0) % across * wide + tl.arange(0, wide)
     inside = c < channels
     middle = tl.load(origin + c, mask=inside, other=0.0)[None, :]
-    first = tl.program_id(0) * each
-    last = tl.minimum(first + each, rows)
     total = tl.zeros((high, wide), tl.float32)
     squares = tl.zeros((high, wide), tl.float32)
-    for start in range(first, last, high * unroll):
+    for start in range(program * high * unroll, rows, programs * high * unroll):
         for number in tl.static_range(unroll):
             r = start + number * high + tl.arange(0, high)
-            there = (r < last)[:, None] & inside[None, :]
+            there = (r < rows)[:, None] & inside[None, :]
             at = r.to(tl.int64)[:, None] * channels + c[None, :]
             value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
             value = tl.where(there, value - middle, 0.0)
             total += value
             squares += value * value
-    row = partial + tl.program_id(0).to(tl.int64) * 2 * channels
+    row = partial + program.to(tl.int64) * 2 * channels
     tl.store(row + c, tl.sum(total, 0), mask=inside)
     tl.store(row + channels + c, tl.sum(squares, 0), mask=inside)
 
@@ -116,14 +114,15 @@ def _finish_moments(
 
 @triton.jit
 def _normalize(
-    x, coefficients, residual, out, above, rows, channels,
+    x, coefficients, residual, out, above, rows, channels, across,
     relu: tl.constexpr, adds: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    c = tl.program_id(1) * wide + tl.arange(0, wide)
+    strip = tl.program_id(0) % across
+    c = strip * wide + tl.arange(0, wide)
     inside = c < channels
     scale = tl.load(coefficients + 2 * channels + c, mask=inside, other=0.0)
     offset = tl.load(coefficients + 3 * channels + c, mask=inside, other=0.0)
-    r = tl.program_id(0) * high + tl.arange(0, high)
+    r = tl.program_id(0) // across * high + tl.arange(0, high)
     there = (r < rows)[:, None] & inside[None, :]
     at = r.to(tl.int64)[:, None] * channels + c[None, :]
     value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
@@ -134,7 +133,7 @@ def _normalize(
         if adds:
             bits = tl.reshape((value > 0).to(tl.int32), (high, wide // 8, 8))
             byte = tl.sum(bits << tl.arange(0, 8)[None, None, :], 2)
-            b = tl.program_id(1) * (wide // 8) + tl.arange(0, wide // 8)
+            b = strip * (wide // 8) + tl.arange(0, wide // 8)
             place = r.to(tl.int64)[:, None] * (channels // 8) + b[None, :]
             known = (r < rows)[:, None] & (b < channels // 8)[None, :]
             tl.store(above + place, byte.to(tl.uint8), mask=known)
@@ -144,32 +143,31 @@ def _normalize(
 
 @triton.jit
 def _gradient_sums(
-    gradient, second, x, coefficients, above, kept, partial, rows, channels, each,
+    gradient, second, x, coefficients, above, kept, partial, rows, channels, programs, across,
     relu: tl.constexpr, bits: tl.constexpr, two: tl.constexpr, keeps: tl.constexpr,
     unroll: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    c = tl.program_id(1) * wide + tl.arange(0, wide)
+    program, strip = tl.program_id(0) // across, tl.program_id(0) % across
+    c = strip * wide + tl.arange(0, wide)
     inside = c < channels
     mean = tl.load(coefficients + c, mask=inside, other=0.0)[None, :]
     rstd = tl.load(coefficients + channels + c, mask=inside, other=0.0)
     scale = tl.load(coefficients + 2 * channels + c, mask=inside, other=0.0)[None, :]
     offset = tl.load(coefficients + 3 * channels + c, mask=inside, other=0.0)[None, :]
-    first = tl.program_id(0) * each
-    last = tl.minimum(first + each, rows)
     hats = tl.zeros((high, wide), tl.float32)
     total = tl.zeros((high, wide), tl.float32)
-    for start in range(first, last, high * unroll):
+    for start in range(program * high * unroll, rows, programs * high * unroll):
         for number in tl.static_range(unroll):
             r = start + number * high + tl.arange(0, high)
-            there = (r < last)[:, None] & inside[None, :]
+            there = (r < rows)[:, None] & inside[None, :]
             at = r.to(tl.int64)[:, None] * channels + c[None, :]
             grad = tl.load(gradient + at, mask=there, other=0.0).to(tl.float32)
             if two:
                 grad += tl.load(second + at, mask=there, other=0.0).to(tl.float32)
             value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
             if bits:
-                eight = tl.program_id(1) * (wide // 8) + tl.arange(0, wide // 8)
-                known = (r < last)[:, None] & (eight < channels // 8)[None, :]
+                eight = strip * (wide // 8) + tl.arange(0, wide // 8)
+                known = (r < rows)[:, None] & (eight < channels // 8)[None, :]
                 place = r.to(tl.int64)[:, None] * (channels // 8) + eight[None, :]
                 byte = tl.load(above + place, mask=known, other=0).to(tl.int32)
                 spread = (byte[:, :, None] >> tl.arange(0, 8)[None, None, :]) & 1
@@ -180,7 +178,7 @@ def _gradient_sums(
                 tl.store(kept + at, grad.to(kept.dtype.element_ty), mask=there)
             total += grad
             hats += grad * (value - mean)
-    row = partial + tl.program_id(0).to(tl.int64) * 2 * channels
+    row = partial + program.to(tl.int64) * 2 * channels
     tl.store(row + c, tl.sum(hats, 0) * rstd, mask=inside)
     tl.store(row + channels + c, tl.sum(total, 0), mask=inside)
 
@@ -206,15 +204,15 @@ def _finish_gradients(
 
 @triton.jit
 def _input_gradient(
-    gradient, x, coefficients, gradients, out, rows, channels,
+    gradient, x, coefficients, gradients, out, rows, channels, across,
     relu: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    c = tl.program_id(1) * wide + tl.arange(0, wide)
+    c = tl.program_id(0) % across * wide + tl.arange(0, wide)
     inside = c < channels
     factor = tl.load(gradients + 2 * channels + c, mask=inside, other=0.0)
     slope = tl.load(gradients + 3 * channels + c, mask=inside, other=0.0)
     shift = tl.load(gradients + 4 * channels + c, mask=inside, other=0.0)
-    r = tl.program_id(0) * high + tl.arange(0, high)
+    r = tl.program_id(0) // across * high + tl.arange(0, high)
     there = (r < rows)[:, None] & inside[None, :]
     at = r.to(tl.int64)[:, None] * channels + c[None, :]
     grad = tl.load(gradient + at, mask=there, other=0.0).to(tl.float32)
@@ -233,11 +231,12 @@ def batch_coefficients(
     """See :func:`acclimate.acceleration.plain_norm.batch_coefficients`."""
     channels = x.shape[1]
     rows = x.numel() // channels
-    programs, each, high, wide = shares(rows, channels, **_MOMENTS)
+    programs, across, high, wide = shares(rows, channels, **_MOMENTS)
     partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
     out = x.new_empty((4, channels), dtype=torch.float32)
-    grid = programs, triton.cdiv(channels, wide)
-    _moments[grid](x, origin, partial, rows, channels, each, _MOMENTS["unroll"], high, wide)
+    _moments[(programs * across,)](
+        x, origin, partial, rows, channels, programs, across, _MOMENTS["unroll"], high, wide
+    )
     _finish_moments[(triton.cdiv(channels, 8),)](
         partial, origin, weight, bias, out, programs, rows, channels, eps, 128, 8
     )
@@ -254,10 +253,10 @@ def normalize(
     adds = residual is not None
     above = x.new_empty((rows, channels // 8), dtype=torch.uint8) if adds and relu else None
     high, wide = tile(channels, values=4096)
-    grid = triton.cdiv(rows, high), triton.cdiv(channels, wide)
-    _normalize[grid](
+    across = triton.cdiv(channels, wide)
+    _normalize[(triton.cdiv(rows, high) * across,)](
         x, coefficients, residual if adds else x, out, x if above is None else above,
-        rows, channels, relu, adds, high, wide,
+        rows, channels, across, relu, adds, high, wide,
     )  # fmt: skip
     return out, above
 
@@ -275,14 +274,14 @@ def parameter_gradients(
     """See :func:`acclimate.acceleration.plain_norm.parameter_gradients`."""
     channels = x.shape[1]
     rows = x.numel() // channels
-    programs, each, high, wide = shares(rows, channels, **_SUMS)
+    programs, across, high, wide = shares(rows, channels, **_SUMS)
     partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
     bits, two = above is not None, second is not None
     kept = torch.empty_like(out_gradient) if bits or two else out_gradient
-    grid = programs, triton.cdiv(channels, wide)
-    _gradient_sums[grid](
+    _gradient_sums[(programs * across,)](
         out_gradient, second if two else out_gradient, x, coefficients, above if bits else x, kept,
-        partial, rows, channels, each, relu, bits, two, bits or two, _SUMS["unroll"], high, wide,
+        partial, rows, channels, programs, across,
+        relu, bits, two, bits or two, _SUMS["unroll"], high, wide,
     )  # fmt: skip
     return finish_gradients(partial, coefficients, share=1 / rows if batch else 0.0), kept
 
@@ -305,8 +304,8 @@ def input_gradient(
     rows = x.numel() // channels
     out = torch.empty_like(x)
     high, wide = tile(channels, values=4096)
-    grid = triton.cdiv(rows, high), triton.cdiv(channels, wide)
-    _input_gradient[grid](
-        gradient, x, coefficients, gradients, out, rows, channels, relu, high, wide
+    across = triton.cdiv(channels, wide)
+    _input_gradient[(triton.cdiv(rows, high) * across,)](
+        gradient, x, coefficients, gradients, out, rows, channels, across, relu, high, wide
     )
     return out

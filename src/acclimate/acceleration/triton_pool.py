@@ -27,15 +27,15 @@ def _place(r, number, height, width, out_height, out_width, window, stride, padd
 
 @triton.jit
 def _normalize_and_pool(
-    x, coefficients, out, chosen, rows, channels, height, width, out_height, out_width,
+    x, coefficients, out, chosen, rows, channels, across, height, width, out_height, out_width,
     window: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr,
     high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    c = tl.program_id(1) * wide + tl.arange(0, wide)
+    c = tl.program_id(0) % across * wide + tl.arange(0, wide)
     inside = c < channels
     scale = tl.load(coefficients + 2 * channels + c, mask=inside, other=0.0)
     offset = tl.load(coefficients + 3 * channels + c, mask=inside, other=0.0)
-    r = tl.program_id(0) * high + tl.arange(0, high)
+    r = tl.program_id(0) // across * high + tl.arange(0, high)
     best = tl.zeros((high, wide), tl.float32)
     which = tl.full((high, wide), 255, tl.int32)  # none was above zero
     for number in tl.static_range(window * window):
@@ -56,22 +56,21 @@ def _normalize_and_pool(
 
 @triton.jit
 def _pooled_sums(
-    gradient, second, x, coefficients, chosen, partial, rows, channels, each,
+    gradient, second, x, coefficients, chosen, partial, rows, channels, programs, across,
     height, width, out_height, out_width,
     window: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, two: tl.constexpr,
     high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    c = tl.program_id(1) * wide + tl.arange(0, wide)
+    program = tl.program_id(0) // across
+    c = tl.program_id(0) % across * wide + tl.arange(0, wide)
     inside = c < channels
     mean = tl.load(coefficients + c, mask=inside, other=0.0)[None, :]
     rstd = tl.load(coefficients + channels + c, mask=inside, other=0.0)
-    first = tl.program_id(0) * each
-    last = tl.minimum(first + each, rows)
     hats = tl.zeros((high, wide), tl.float32)
     total = tl.zeros((high, wide), tl.float32)
-    for start in range(first, last, high):
+    for start in range(program * high, rows, programs * high):
         r = start + tl.arange(0, high)
-        there = (r < last)[:, None] & inside[None, :]
+        there = (r < rows)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
         which = tl.load(chosen + at, mask=there, other=255).to(tl.int32)
         grad = tl.load(gradient + at, mask=there, other=0.0).to(tl.float32)
@@ -85,7 +84,7 @@ def _pooled_sums(
         grad = tl.where(counts, grad, 0.0)
         total += grad
         hats += grad * (value - mean)
-    row = partial + tl.program_id(0).to(tl.int64) * 2 * channels
+    row = partial + program.to(tl.int64) * 2 * channels
     tl.store(row + c, tl.sum(hats, 0) * rstd, mask=inside)
     tl.store(row + channels + c, tl.sum(total, 0), mask=inside)
 
@@ -105,9 +104,9 @@ def normalize_and_pool(
     chosen = torch.empty_like(out, dtype=torch.uint8)
     rows = out.numel() // channels
     high, wide = tile(channels, values=1024)
-    grid = triton.cdiv(rows, high), triton.cdiv(channels, wide)
-    _normalize_and_pool[grid](
-        x, coefficients, out, chosen, rows, channels, height, width, *sides,
+    across = triton.cdiv(channels, wide)
+    _normalize_and_pool[(triton.cdiv(rows, high) * across,)](
+        x, coefficients, out, chosen, rows, channels, across, height, width, *sides,
         window, stride, padding, high, wide,
     )  # fmt: skip
     return out, chosen
@@ -127,12 +126,12 @@ def pooled_gradients(
     """See :func:`acclimate.acceleration.plain_pool.pooled_gradients`."""
     channels = x.shape[1]
     rows = out_gradient.numel() // channels
-    programs, each, high, wide = shares(rows, channels, values=1024, widest=128, unroll=1)
+    programs, across, high, wide = shares(rows, channels, values=1024, widest=128, unroll=1)
     partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
     two = second is not None
-    _pooled_sums[(programs, triton.cdiv(channels, wide))](
+    _pooled_sums[(programs * across,)](
         out_gradient, second if two else out_gradient, x, coefficients, chosen, partial,
-        rows, channels, each, *x.shape[2:], *out_gradient.shape[2:],
+        rows, channels, programs, across, *x.shape[2:], *out_gradient.shape[2:],
         window, stride, padding, two, high, wide,
     )  # fmt: skip
     return finish_gradients(partial, coefficients, share=0.0)

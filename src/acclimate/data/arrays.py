@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.base import ImageSource
+from acclimate.data.memory import cache_budget
 from acclimate.data.pixels import (
     channels_first,
     fit_pixels,
@@ -37,6 +40,14 @@ _LOOKS_UNSCALED = 20.0
 class ArraySource(ImageSource):
     """Pictures in one array or tensor; fitted to the model's size when read, if need be.
 
+    Args:
+        images: uint8 pictures in either order of axes, or float model input.
+        preprocessing: how the model was fed; needed for uint8 pictures.
+        labels: as for any source.
+        names: as for any source; None numbers the pictures.
+        class_names: as for any source.
+        cache: bytes of fitted pictures to keep, if all fit; None is a third of what is available.
+
     >>> ArraySource(torch.zeros(4, 3, 8, 8)).read(torch.tensor([2, 0])).shape
     torch.Size([2, 3, 8, 8])
     """
@@ -49,6 +60,7 @@ class ArraySource(ImageSource):
         labels: Tensor | None = None,
         names: Sequence[str] | None = None,
         class_names: Sequence[str] | None = None,
+        cache: int | None = None,
     ) -> None:
         self._images = channels_first(to_numpy(images))
         is_float = self._images.dtype.kind == "f"
@@ -64,15 +76,17 @@ class ArraySource(ImageSource):
             class_names=class_names,
             preprocessing=None if is_float else preprocessing,
         )
+        self._fitted: _Fitted | None = None
+        if self.preprocessing is not None and self._images.shape[1:] != self.preprocessing.shape:
+            self._fitted = _Fitted(self._images, self.preprocessing, cache=cache)
 
     def read(self, indices: Tensor) -> Tensor:
         """The pictures of these numbers, N×C×H×W on the CPU."""
+        if self._fitted is not None:
+            return torch.from_numpy(self._fitted.read(indices.numpy()))
         chosen = self._images[indices.numpy()]
-        if self.preprocessing is None:
-            return torch.from_numpy(np.ascontiguousarray(chosen, dtype=np.float32))
-        if chosen.shape[1:] != self.preprocessing.shape:
-            chosen = np.stack([fit_pixels(picture, self.preprocessing) for picture in chosen])
-        return torch.from_numpy(np.ascontiguousarray(chosen))
+        wanted = np.float32 if self.preprocessing is None else np.uint8
+        return torch.from_numpy(np.ascontiguousarray(chosen, dtype=wanted))
 
     def fingerprint(self) -> str:
         """A digest of shape, type and every byte (about a second for each gigabyte, once)."""
@@ -85,6 +99,48 @@ class ArraySource(ImageSource):
         for _, rows in row_chunks(self._images):
             total.update(rows.data)
         return total.hexdigest()
+
+
+class _Fitted:
+    """Pictures of another size than the model's: each fitted once, if all of them can be kept."""
+
+    def __init__(
+        self, images: NDArray[np.uint8], preprocessing: Preprocessing, *, cache: int | None
+    ) -> None:
+        self._images, self._preprocessing, self._cache = images, preprocessing, cache
+
+    def read(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+        kept = self._kept
+        if kept is None:
+            return self._fit(numbers)
+        missing = np.unique(numbers[~kept.known[numbers]])
+        if len(missing):
+            kept.pictures[missing] = self._fit(missing)
+            kept.known[missing] = True  # last: another thread may be reading too
+        return kept.pictures[numbers]
+
+    def _fit(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+        fitted = np.empty((len(numbers), *self._preprocessing.shape), np.uint8)
+        for place, picture in enumerate(self._images[numbers]):
+            fitted[place] = fit_pixels(picture, self._preprocessing)
+        return fitted
+
+    @functools.cached_property
+    def _kept(self) -> _Kept | None:
+        """Room for all of them, made when the first is read: not every source that is opened is."""
+        shape = (len(self._images), *self._preprocessing.shape)
+        if math.prod(shape) > cache_budget(self._cache):
+            return None
+        # Filled, which takes the memory now: what is asked for next finds that much less free.
+        return _Kept(np.full(shape, 0, np.uint8), np.zeros(len(self._images), np.bool_))
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """Pictures, and which of them are there already."""
+
+    pictures: NDArray[np.uint8]
+    known: NDArray[np.bool_]
 
 
 def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:

@@ -13,7 +13,7 @@ from acclimate.data import ImageSource
 from acclimate.errors import AcclimateError
 from acclimate.metrics import Calibration, ErrorCounts, Scoring
 from acclimate.outputs import logits_of
-from acclimate.passes import Passes
+from acclimate.passes import Answers, Passes
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -78,21 +78,34 @@ def evaluate(
         device=where,
         dtype=floating_dtype(model),
         show_progress=progress,
+        room=0,  # there is no second pass for which pictures could stay
     )
     errors = ErrorCounts()
-    scoring = images.scoring
+    scoring = None if images.scoring is None else images.scoring.on(where)
     calibration = Calibration() if scoring is None or scoring.label_of is None else None
-    predictions = torch.zeros(len(images), dtype=torch.int64)
-    for batch in passes.batches(title):
-        logits, labels = logits_of(model(batch.images)), passes.labels_of(batch.rows)
+    predictions = torch.zeros(len(images), dtype=torch.int64, device=where)
+    answers = Answers()
+
+    def score() -> None:
+        logits, rows = answers.take()
+        labels = passes.labels_of(rows)
         assert labels is not None
-        _check_labels(images, logits.shape[1])
         errors.update(logits, labels, scoring=scoring)
         if calibration is not None:
             calibration.update(*_among_the_asked(logits, labels, scoring))
-        predictions[batch.indices] = logits.argmax(dim=1).cpu()
+        predictions[rows] = logits.argmax(dim=1)
+
+    for number, batch in enumerate(passes.batches(title)):
+        logits = logits_of(model(batch.images))
+        if number == 0:
+            _check_labels(images, logits.shape[1])
+        answers.add(logits, batch.rows)
+        if answers.enough:
+            score()
+    if answers.images:
+        score()
     return Evaluation(
-        errors=errors, calibration=calibration, predictions=predictions, labels=images.labels
+        errors=errors, calibration=calibration, predictions=predictions.cpu(), labels=images.labels
     )
 
 
@@ -115,7 +128,8 @@ def _among_the_asked(
     """Logits and labels over the outputs that may be answers, counted anew."""
     if scoring is None or scoring.keep is None:
         return logits, labels
-    keep = scoring.keep.to(logits.device)
+    keep = scoring.on(logits.device).keep
+    assert keep is not None
     place = torch.full((logits.shape[1] + 1,), -1, device=logits.device)  # the last is label -1
     place[keep] = torch.arange(len(keep), device=logits.device)
     return logits[:, keep], place[labels]

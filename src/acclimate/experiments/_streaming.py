@@ -10,12 +10,13 @@ import torch
 from tqdm import tqdm
 
 from acclimate.copying import floating_dtype
-from acclimate.data import batch_count, batches
+from acclimate.data import Batch, batch_count, batches
 from acclimate.data.joined import JoinedSource
 from acclimate.experiments.job import Job
 from acclimate.experiments.settings import Setting, stream_order
 from acclimate.metrics import Tally
 from acclimate.models import LoadedModel
+from acclimate.passes import Answers
 from acclimate.presets import tuned_recipe
 from acclimate.recipes import get_recipe
 from acclimate.stream import Stream
@@ -57,7 +58,7 @@ def streamed_record(
     order = stream_order(
         setting, [len(each) for each in met.images.sources], met.images.labels, seed=job.seed
     )
-    tallies = [Tally() for _ in met.shifts]
+    counts = _Counts(met, device=device)
     dtype = floating_dtype(loaded.model)
     for batch in tqdm(
         batches(met.images, batch_size=size, order=order, device=device),
@@ -68,9 +69,8 @@ def streamed_record(
         leave=False,
         unit="batch",
     ):
-        logits = stream(batch.images.to(dtype))
-        _count(tallies, logits, batch.indices, met)
-    return _record(tallies, met, stream) | {
+        counts.add(stream(batch.images.to(dtype)), batch)
+    return _record(counts.tallies(), met, stream) | {
         "notes": [*notes, *stream.notes],
         "batch_size": size,
         "speed": str(stream.learner.network.acceleration),
@@ -78,15 +78,43 @@ def streamed_record(
     }
 
 
-def _count(tallies: Sequence[Tally], logits: torch.Tensor, indices: torch.Tensor, met: Met) -> None:
-    labels, which = met.images.labels, met.images.which(indices)
-    for number in which.unique().tolist():
-        place = which == number
-        tallies[number].update(
-            logits[place.to(logits.device)],
-            labels=None if labels is None else labels[indices[place]].to(logits.device),
-            scoring=met.images.scoring,
-        )
+class _Counts:
+    """Sums over the answers to each shift, many batches at a time: a GPU waits for each split."""
+
+    def __init__(self, met: Met, *, device: torch.device) -> None:
+        self._images = met.images
+        labels = met.images.labels
+        self._labels = None if labels is None else labels.to(device)
+        self._tallies = [Tally() for _ in met.shifts]
+        self._answers = Answers()
+        self._indices: list[torch.Tensor] = []
+
+    def add(self, logits: torch.Tensor, batch: Batch) -> None:
+        """Count the answers to a batch, now or later."""
+        self._answers.add(logits, batch.rows)
+        self._indices.append(batch.indices)
+        if self._answers.enough:
+            self._count()
+
+    def tallies(self) -> list[Tally]:
+        """The sums over all answers so far, one for each shift."""
+        if self._answers.images:
+            self._count()
+        return self._tallies
+
+    def _count(self) -> None:
+        logits, rows = self._answers.take()
+        which, order = self._images.which(torch.cat(self._indices)).sort(stable=True)
+        self._indices.clear()
+        numbers, sizes = which.unique_consecutive(return_counts=True)
+        for number, place in zip(
+            numbers.tolist(), order.to(logits.device).split(sizes.tolist()), strict=True
+        ):
+            self._tallies[number].update(
+                logits[place],
+                labels=None if self._labels is None else self._labels[rows[place]],
+                scoring=self._images.scoring,
+            )
 
 
 def _record(tallies: Sequence[Tally], met: Met, stream: Stream) -> dict[str, Any]:

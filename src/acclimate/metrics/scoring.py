@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
+import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
@@ -39,12 +41,23 @@ class Scoring:
     def top(self, logits: Tensor, k: int) -> Tensor:
         """The labels of the ``k`` largest outputs that may be answers, N × k (fewer if fewer)."""
         self.check(logits.shape[1])
-        if self.keep is None:
+        there = self.on(logits.device)
+        if there.keep is None:
             outputs = logits.topk(min(k, logits.shape[1]), dim=1).indices
         else:
-            keep = self.keep.to(logits.device)
-            outputs = keep[logits[:, keep].topk(min(k, len(keep)), dim=1).indices]
-        return outputs if self.label_of is None else self.label_of.to(logits.device)[outputs]
+            chosen = logits[:, there.keep].topk(min(k, len(there.keep)), dim=1).indices
+            outputs = there.keep[chosen]
+        return outputs if there.label_of is None else there.label_of[outputs]
+
+    def on(self, device: torch.device) -> Scoring:
+        """The same with its tensors on a device, where they go once and not with every batch.
+
+        >>> scoring = Scoring(keep=torch.tensor([1, 2]))
+        >>> scoring.on(torch.device("cpu")) is scoring
+        True
+        """
+        tensors = [tensor for tensor in (self.keep, self.label_of) if tensor is not None]
+        return self if all(tensor.device == device for tensor in tensors) else _on(self, device)
 
     def check(self, outputs: int) -> None:
         """Refuse a model with another number of outputs than this was made for."""
@@ -53,8 +66,23 @@ class Scoring:
                 f"expected a model with {len(self.label_of)} outputs for this data set, got "
                 f"{outputs}"
             )
-        if self.keep is not None and int(self.keep.max()) >= outputs:
+        if self._highest >= outputs:
             raise AcclimateError(
-                f"this data set is scored over outputs up to {int(self.keep.max())}, but the model "
+                f"this data set is scored over outputs up to {self._highest}, but the model "
                 f"has {outputs}; is this the model for it?"
             )
+
+    @cached_property
+    def _highest(self) -> int:
+        """The last output that may be the answer, read once: where it lies on a GPU that waits."""
+        return -1 if self.keep is None else int(self.keep.max())
+
+
+@lru_cache(maxsize=16)
+@torch.inference_mode(False)  # made in inference, they could not be used in training
+def _on(scoring: Scoring, device: torch.device) -> Scoring:
+    keep, label_of = (
+        None if tensor is None else tensor.to(device)
+        for tensor in (scoring.keep, scoring.label_of)
+    )
+    return Scoring(keep=keep, label_of=label_of)
