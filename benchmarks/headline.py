@@ -11,7 +11,6 @@ error of the unadapted model on the same images.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -22,18 +21,12 @@ from typing import Any
 
 from acclimate.experiments.job import group_of
 from acclimate.experiments.paper import tables
+from page_table import Row, TableError, command
 
 RESULTS = Path(__file__).parent / "results" / "cifar10c.json"
-OPEN, CLOSE = "<!-- headline -->", "<!-- /headline -->"
 RECIPES = {"bn": "BN", "ent": "ENT", "rpl": "RPL", "hard": "hard", "soft": "soft"}
 _REDUCTION = "reduction BN→ENT / BN→RPL (published)"
 PLACES = 15 * 5  # corruptions × severities
-
-Row = dict[str, Any]
-
-
-class HeadlineError(Exception):
-    """The table cannot be made, or put where it was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +46,7 @@ class Mean:
 def headline(rows: Sequence[Row]) -> str:
     """The table, as Markdown, and how to read it."""
     if not rows:
-        raise HeadlineError("expected results, got none")
+        raise TableError("expected results, got none")
     _check_rows(rows)
     models = sorted({row["model"] for row in rows})
     columns = ["model", "unadapted", *RECIPES.values(), _REDUCTION]
@@ -90,15 +83,6 @@ def published(model: str, recipe: str) -> float | None:
         and not (cell.options or cell.epochs or cell.source)
     }
     return printed.pop() if len(printed) == 1 else None
-
-
-def in_page(page: str, table: str) -> str:
-    """A page with the table between the marks."""
-    before, opened, rest = page.partition(OPEN)
-    _, closed, after = rest.partition(CLOSE)
-    if not (opened and closed):
-        raise HeadlineError(f"expected {OPEN} and {CLOSE} in the page, around the table")
-    return f"{before}{OPEN}\n{table}\n{CLOSE}{after}"
 
 
 def _line(model: str, rows: Sequence[Row]) -> list[str]:
@@ -163,47 +147,18 @@ def _check_rows(rows: Sequence[Row]) -> None:
         options = json.dumps(row.get("options") or {}, sort_keys=True)
         if settings.setdefault(key, options) != options:
             both = f"{settings[key]} and {options}"
-            raise HeadlineError(f"expected one setting of {key[1]} with {key[0]}, got {both}")
+            raise TableError(f"expected one setting of {key[1]} with {key[0]}, got {both}")
         run = (*key, row["corruption"], row["severity"], row["seed"])
         if run in seen:
-            raise HeadlineError(f"expected each run once, got {run} again")
+            raise TableError(f"expected each run once, got {run} again")
         seen.add(run)
         if group_of(row["corruption"]) != "test":
-            raise HeadlineError(f"expected test corruptions, got {row['corruption']!r}")
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise HeadlineError(f"cannot read {path}: {error.strerror}") from error
+            raise TableError(f"expected test corruptions, got {row['corruption']!r}")
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print, check or write."""
-    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the export to read")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--check", type=Path, metavar="PAGE", help="1 where it has another table")
-    what.add_argument("--write", type=Path, metavar="PAGE", help="put the table into it")
-    args = parser.parse_args(words)
-    try:
-        table = headline(json.loads(_read(args.results)))
-        page = args.check or args.write
-        if page is None:
-            print(table)
-            return 0
-        text = _read(page)
-        wanted = in_page(text, table)
-    except HeadlineError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if args.write:
-        page.write_text(wanted, encoding="utf-8")
-    elif wanted != text:
-        print(f"{page} has another table; python benchmarks/headline.py --write {page} mends it")
-        return 1
-    return 0
+    return command(headline, name="headline", results=RESULTS, about=str(__doc__), words=words)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
 
 from acclimate.data.corruptions import TEST
 
-SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/headline.py"))
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))  # as when it is run
+SCRIPT = runpy.run_path(str(BENCHMARKS / "headline.py"))
 MODEL = "acclimate:wrn-40-2-augmix-cifar10"  # the paper: 11.2, BN 10.8, ENT 8.5, RPL 9.0
 ERRORS = {"bn": 10.0, "ent": 8.0, "rpl": 9.0}
 PAGE = "# title\n\n<!-- headline -->\nold\n<!-- /headline -->\n\nrest\n"
@@ -84,7 +87,7 @@ def test_a_mean_over_less_says_so():
 def test_what_must_not_be_averaged(change, said):
     rows = results()
     more = next(row for row in rows if row["recipe"] == "ent")
-    with pytest.raises(SCRIPT["HeadlineError"], match=said):
+    with pytest.raises(SCRIPT["TableError"], match=said):
         SCRIPT["headline"]([*rows, {**more, **change}])
 
 

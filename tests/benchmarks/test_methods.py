@@ -1,0 +1,44 @@
+"""The table of methods from a made-up export, and the page that shows the real one."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))  # as when it is run
+SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "methods.py"))
+
+
+def row(recipe: str, setting: str, error: float, *, through: bool = False) -> dict[str, object]:
+    return {
+        "recipe": recipe,
+        "setting": setting,
+        "options": {} if recipe == "none" else {"optimizer.lr": 0.01, "epochs": 1},
+        "by_shift": {"fog": [error]} if through else None,
+        "online": error,
+    }
+
+
+def test_means_over_corruptions_and_streams_through_all() -> None:
+    rows = [row("none", "online", 40.0 + number) for number in range(15)]
+    rows += [row("tent", "online", 20.0) for _ in range(15)]
+    rows += [row("tent", "continual", 30.0, through=True)]
+    assert SCRIPT["methods_table"](rows).splitlines()[2:] == [
+        "| `tent` | 0.01 | 20.0 | – | 30.0 | – | – |",
+        "| `none` | – | 47.0 | – | – | – | – |",
+    ]
+
+
+def test_a_mean_over_some_corruptions_is_none() -> None:
+    with pytest.raises(
+        SCRIPT["TableError"], match="expected 15 .* tent online, got 14"
+    ):
+        SCRIPT["methods_table"]([row("tent", "online", 20.0) for _ in range(14)])
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    assert SCRIPT["main"](["--check", str(ROOT / "docs" / "methods.md")]) == 0
