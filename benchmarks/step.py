@@ -1,22 +1,34 @@
 """One adaptation step beside a plain PyTorch loop: images per second, memory, ratios.
 
-    python benchmarks/step.py [--short] [--json] [--device cuda] [--models wrn-40-2 resnet50 ...]
+    python benchmarks/step.py [--short] [--json] [--out FILE] [--device cuda] [--compiled]
+                              [--models wrn-40-2 resnet50 ...]
 
 "eager" is the reference: the same step (scale and shift of the norm layers, SGD with momentum) in
-plain PyTorch, written below. The others run the same model through acclimate; "inference" is a
-forward pass alone. All take turns in one run, and the table has medians. Memory is the peak that
-tensors hold in a step, over what they hold before it.
+plain PyTorch, written below: float32, on a GPU with cuDNN's benchmark and TF32 convolutions.
+"exact", "auto" and "max" run the same model through acclimate. "inference" is a forward pass alone:
+plain, through acclimate, and (``--compiled``, which takes a minute a model) as torch.compile has it
+in bfloat16; "cost" is the time of a step over the time of that.
+
+All sides take turns in one run, and the table has medians. A side's peak is the most that its
+tensors hold at once (weights and images too); "step" is that over what is held between two steps.
+"start" is the time from a plain model to the end of the first steps (8 on a GPU, where one is
+recorded; 2 on a CPU): choosing, compiling and recording. What an earlier side loaded or compiled, a
+later one finds.
+
+The weights are random, and the gradients of a random network are chaos: rounding turns them round,
+and the check of the first batch would rightly fall back to float32. It is switched off here. This
+measures speed; that the answers stay the same is measured by same_answer.py, with trained models.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
+import os
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,41 +36,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.acceleration import choose
+from acclimate.errors import AcclimateError
 from acclimate.learner import Learner
-from acclimate.models import load
 from acclimate.recipes import get_recipe
 from acclimate.words import Speed
+from step_models import CASES, ON_CPU, ON_GPU, Case
+from step_timing import Make, Side, Step, clean, leaving_out, reason, start
 
-Step = Callable[[Tensor], Tensor]
+Row = dict[str, Any]
 RECIPE = "rpl"
+LR = 1e-3
+COMPILED = "inference, compiled bf16"
 
 
-@dataclass(frozen=True)
-class Case:
-    """A model at the size and batch it is measured at; which of its weights learn."""
-
-    spec: str
-    size: int
-    batch: int
-    selector: str = "affine"
-
-
-CASES = {
-    "wrn-40-2": Case("acclimate:wrn-40-2", 32, 200),
-    "wrn-28-10": Case("acclimate:wrn-28-10", 32, 200),
-    "resnet50": Case("torchvision:resnet50", 224, 128),
-    "densenet161": Case("torchvision:densenet161", 224, 64),
-    "resnext101": Case("torchvision:resnext101_32x8d", 224, 64),
-    "efficientnet-b0": Case("torchvision:efficientnet_b0", 224, 128),
-    "vit-s16": Case("timm:vit_small_patch16_224", 224, 128, "all"),
-}
-ON_CPU = ("wrn-40-2",)
-ON_GPU = ("resnet50", "wrn-28-10", "densenet161", "resnext101", "efficientnet-b0")
-
-
-def eager_step(model: nn.Module, case: Case) -> Step:
+def eager_step(model: nn.Module, case: Case, _: Tensor) -> tuple[Step, str]:
     """The reference: what one would write by hand for robust pseudo-labels."""
-    model.eval().requires_grad_(case.selector == "all")
+    model.requires_grad_(case.selector == "all")
     learning: list[Tensor] = list(model.parameters()) if case.selector == "all" else []
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -66,7 +59,7 @@ def eager_step(model: nn.Module, case: Case) -> Step:
             module.track_running_stats = False
             if case.selector == "affine":
                 learning += [module.weight.requires_grad_(True), module.bias.requires_grad_(True)]
-    optimizer = torch.optim.SGD(learning, lr=1e-3, momentum=0.9)
+    optimizer = torch.optim.SGD(learning, lr=LR, momentum=0.9)
 
     def step(images: Tensor) -> Tensor:
         logits = model(images)
@@ -79,107 +72,159 @@ def eager_step(model: nn.Module, case: Case) -> Step:
         answer: Tensor = logits.detach()
         return answer
 
-    return step
+    return step, "float32"
 
 
-def our_step(model: nn.Module, case: Case, images: Tensor, speed: Speed) -> tuple[Step, str]:
-    """A step of ours, and how it runs."""
-    options = {"optimizer.lr": 1e-3, "selector": case.selector}
-    how = choose(model.eval(), images, speed=speed)
-    learner = Learner(model, get_recipe(RECIPE, options), acceleration=how)
-    return lambda x: learner.step(x).logits, str(how)
+def ours(speed: Speed, recipe: str = RECIPE) -> Make:
+    """A step through acclimate."""
+
+    def make(model: nn.Module, case: Case, images: Tensor) -> tuple[Step, str]:
+        # The rate holds for batches of this size: nothing is scaled.
+        options: dict[str, Any] = {"batch_size": len(images)}
+        if recipe != "none":
+            options |= {"optimizer.lr": LR, "selector": case.selector}
+        how = choose(model, images, speed=speed)
+        learner = Learner(model, get_recipe(recipe, options), acceleration=how)
+        learner._unverified = learner.network._unverified = False
+        return lambda x: learner.step(x).logits, str(how)
+
+    return make
 
 
-def inference(model: nn.Module, images: Tensor, speed: Speed) -> tuple[Step, str]:
-    """A forward pass alone."""
-    how = choose(model.eval(), images, speed=speed)
-    how.prepare(model)
+def inference(model: nn.Module, _: Case, __: Tensor) -> tuple[Step, str]:
+    """A forward pass in plain PyTorch."""
 
     @torch.no_grad()
-    def step(x: Tensor) -> Tensor:
-        with how.precision(x.device):
-            answer: Tensor = model(how.shown(x))
+    def step(images: Tensor) -> Tensor:
+        answer: Tensor = model(images)
         return answer
 
-    return step, str(how)
+    return step, "float32"
 
 
-def sides(case: Case, device: str, batch: int) -> tuple[dict[str, tuple[Step, str]], Tensor]:
-    """All that is compared, each with a model of its own."""
-    images = torch.randn(batch, 3, case.size, case.size, device=device)
+def compiled_inference(mode: str) -> Make:
+    """The fastest forward pass that plain PyTorch offers."""
 
-    def fresh() -> nn.Module:
-        torch.manual_seed(0)
-        return load(case.spec).model.to(device).eval()
+    def make(model: nn.Module, _: Case, __: Tensor) -> tuple[Step, str]:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def warm(made: tuple[Step, str]) -> tuple[Step, str]:
-        for _ in range(2):
-            made[0](images)
-        return made
+        def ordered(x: Tensor) -> Tensor:
+            answer: Tensor = model(x.contiguous(memory_format=torch.channels_last))
+            return answer
 
-    return {
-        "eager": warm((eager_step(fresh(), case), "float32")),
-        "exact": warm(our_step(fresh(), case, images, "exact")),
-        "auto": warm(our_step(fresh(), case, images, "auto")),
-        "inference": warm(inference(fresh(), images, "exact")),
-        "inference, auto": warm(inference(fresh(), images, "auto")),
-    }, images
+        forward = torch.compile(ordered, mode=mode, dynamic=False)
 
+        @torch.no_grad()
+        def step(x: Tensor) -> Tensor:
+            with torch.autocast(x.device.type, dtype=torch.bfloat16):
+                return forward(x)
 
-def timed(step: Step, images: Tensor) -> float:
-    began = time.perf_counter()
-    step(images)
-    if images.is_cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - began
+        return step, f"torch.compile, {mode}"
+
+    return make
 
 
-def peak_mebibytes(step: Step, images: Tensor) -> float:
-    """The most memory that tensors hold at once during a step, over what they hold before it."""
-    if images.is_cuda:
-        torch.cuda.reset_peak_memory_stats()
-        held = torch.cuda.memory_allocated()
-        step(images)
-        return (torch.cuda.max_memory_allocated() - held) / 2**20
-    with torch.profiler.profile(profile_memory=True) as profile:
-        step(images)
-    assert profile.profiler is not None
-    events = profile.profiler.kineto_results.events()
-    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
-    held = most = 0
-    for _, change in changes:
-        held += change
-        most = max(most, held)
-    return most / 2**20
+def makers(compiled: str | None) -> dict[str, Make]:
+    """All that is compared."""
+    made: dict[str, Make] = {
+        "eager": eager_step,
+        "exact": ours("exact"),
+        "auto": ours("auto"),
+        "max": ours("max"),
+        "inference": inference,
+        "inference, auto": ours("auto", "none"),
+    }
+    return made | ({COMPILED: compiled_inference(compiled)} if compiled else {})
 
 
-def measure(name: str, device: str, *, rounds: int, batch: int | None) -> list[dict[str, Any]]:
-    """The rows of one model."""
+def measure(
+    name: str, device: str, *, rounds: int, batch: int | None = None, compiled: str | None = None
+) -> list[Row]:
+    """The rows of one model; what could not be measured says why, and the rest goes on."""
     case = CASES[name]
-    compared, images = sides(case, device, batch or case.batch)
-    seconds: dict[str, list[float]] = {which: [] for which in compared}
+    shape = batch or case.batch, 3, case.size, case.size
+    same = {"model": name, "size": case.size, "batch": shape[0], "learns": case.selector}
+    try:
+        model = case.build().to(device)
+    except (AcclimateError, torch.OutOfMemoryError) as error:
+        return [{**same, "what": "all", "skipped": reason(error)}]
+    images = torch.randn(shape, device=device)
+    made = makers(compiled)
+    running: dict[str, Side] = {}
+    skipped: dict[str, str] = {}
+    for which, make in made.items():
+        with leaving_out(which, skipped):
+            running[which] = start(make, model, case, images)
+        clean()
     for number in range(rounds):
         # Whoever goes second finds a warmer cache: take turns.
-        for which in sorted(compared, reverse=bool(number % 2)):
-            seconds[which].append(timed(compared[which][0], images))
-    rates = {which: len(images) / statistics.median(values) for which, values in seconds.items()}
+        for which in sorted(running, reverse=bool(number % 2)):
+            with leaving_out(which, skipped):
+                running[which].turn(images)
+            if which in skipped:
+                del running[which]
+                clean()
+    rates = {which: shape[0] / statistics.median(s.seconds) for which, s in running.items()}
     return [
-        {
-            "model": name,
-            "size": case.size,
-            "batch": len(images),
-            "learns": case.selector,
-            "what": which,
-            "how": how,
-            "images_per_second": round(rates[which], 1),
-            "ratio_to_eager": round(rates[which] / rates["eager"], 3),
-            "mebibytes": round(peak_mebibytes(step, images), 1),
-        }
-        for which, (step, how) in compared.items()
+        {**same, "what": which}
+        | (figures(which, running, rates) if which in running else {"skipped": skipped[which]})
+        for which in made
     ]
 
 
-def main() -> None:
+def figures(which: str, running: dict[str, Side], rates: dict[str, float]) -> Row:
+    """What was measured of a side, and its ratios to others."""
+    side, rate = running[which], rates[which]
+    row: Row = {
+        "how": side.how,
+        "images_per_second": round(rate, 1),
+        "ratio_to_eager": round(rate / rates["eager"], 3) if "eager" in rates else None,
+        "peak_mebibytes": None if side.peak is None else round(side.peak, 1),
+        "step_mebibytes": None if side.over_held is None else round(side.over_held, 1),
+        "start_seconds": round(side.start_seconds, 2),
+    }
+    if COMPILED in rates and "inference" not in which:
+        row["cost_in_compiled_inference"] = round(rates[COMPILED] / rate, 3)
+    return row | ({"warned": side.warned} if side.warned else {})
+
+
+HEADER = (
+    f"{'model':16}{'batch':>6}  {'what':25}{'images/s':>9}{'ratio':>7}{'cost':>6}"
+    f"{'peak MiB':>10}{'step MiB':>10}{'start s':>9}  how"
+)
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    begin = f"{row['model']:16}{row['batch']:6}  {row['what']:25}"
+    if "skipped" in row:
+        return f"{begin}  left out: {row['skipped']}"
+
+    def cell(key: str, width: int, digits: int) -> str:
+        return "–".rjust(width) if row.get(key) is None else f"{row[key]:{width}.{digits}f}"
+
+    numbers = (
+        cell("images_per_second", 9, 0)
+        + cell("ratio_to_eager", 7, 2)
+        + cell("cost_in_compiled_inference", 6, 2)
+        + cell("peak_mebibytes", 10, 0)
+        + cell("step_mebibytes", 10, 0)
+        + cell("start_seconds", 9, 1)
+    )
+    warned = "".join(f"\n    warned: {each}" for each in row.get("warned", []))
+    return f"{begin}{numbers}  {row['how']}{warned}"
+
+
+def machine(device: str) -> str:
+    """What it ran on, in words."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    half = any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
+    return f"{os.cpu_count()}-core CPU {'with' if half else 'without'} bfloat16 instructions"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure, and print one table or one JSON object."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -187,33 +232,47 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", nargs="+", choices=CASES, metavar="NAME")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--batch", type=int, help="default: each model's own")
     parser.add_argument("--short", action="store_true", help="few rounds of small batches")
+    parser.add_argument(
+        "--compiled",
+        nargs="?",
+        const="reduce-overhead",
+        metavar="MODE",
+        help="compiled inference, too, on a GPU; mode of torch.compile (default: %(const)s)",
+    )
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    names = args.models or (ON_GPU if args.device.startswith("cuda") else ON_CPU)
-    rounds, batch = (4, 64) if args.short else (args.rounds, None)
-    rows: list[dict[str, Any]] = []
-    for name in names:
-        rows += measure(name, args.device, rounds=rounds, batch=batch)
+    parser.add_argument("--out", type=Path, help="a JSON file, written after every model")
+    args = parser.parse_args(argv)
     cuda = args.device.startswith("cuda")
-    machine = torch.cuda.get_device_name() if cuda else platform.processor() or "cpu"
-    result = {
+    if args.compiled and not cuda:
+        parser.error("--compiled is for a GPU; leave it out, or add --device cuda")
+    torch.backends.cudnn.benchmark = True  # for the plain sides; ours see to it themselves
+    rounds, batch = (4, 64) if args.short else (args.rounds, None)
+    result: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{machine}, {torch.get_num_threads()} threads, torch {torch.__version__}",
-        "step": f"{RECIPE}, SGD with momentum, median of {rounds}",
-        "rows": rows,
+        "machine": machine(args.device),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "step": f"{RECIPE}, SGD with momentum, median of {rounds} rounds",
+        "rows": [],
     }
+    if not args.json:
+        print(f"{result['step']}; {result['machine']}, torch {result['torch']}\n{HEADER}")
+    for name in args.models or (ON_GPU if cuda else ON_CPU):
+        rows = measure(
+            name, args.device, rounds=rounds, batch=args.batch or batch, compiled=args.compiled
+        )
+        result["rows"] += rows
+        if args.out:
+            args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        if not args.json:
+            print("\n".join(map(line, rows)), flush=True)
+        torch.compiler.reset()
     if args.json:
         print(json.dumps(result, indent=1))
-        return
-    print(f"{result['step']}; {result['machine']}")
-    print(f"{'model':17}{'batch':>6}  {'what':17}{'how':26}{'images/s':>9}{'ratio':>7}{'MiB':>8}")
-    for row in rows:
-        print(
-            f"{row['model']:17}{row['batch']:6}  {row['what']:17}{row['how']:26}"
-            f"{row['images_per_second']:9.0f}{row['ratio_to_eager']:7.2f}{row['mebibytes']:8.0f}"
-        )
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

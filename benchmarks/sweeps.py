@@ -88,10 +88,11 @@ def plan(name: str) -> list[dict[str, Any]]:
 
 def export(args: argparse.Namespace) -> int:
     """Keep a line for every measurement; what only served to choose is left out."""
+    chooses = any("tune" in stage for stage in plan(args.name))
     results = [
         result
         for result in Store(args.store, create=False).results()
-        if result.status == "done" and (result.job.group != "dev" or result.job.setting)
+        if result.status == "done" and not (chooses and result.job.group == "dev")
     ]
     rows = sorted((row(result) for result in results), key=lambda each: json.dumps(each))
     target = HERE / "results" / f"{args.name}.json"

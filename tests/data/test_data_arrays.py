@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from acclimate.data import ClassList, Preprocessing, open_images
+from acclimate.data.arrays import ArraySource
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 RGB8 = Preprocessing(size=(8, 8))
@@ -60,6 +61,53 @@ def test_another_size_is_fitted_picture_by_picture():
     read = open_images(PICTURES, preprocessing=wanted).read(torch.tensor([2, 1]))
     expected = [wanted.fit(Image.fromarray(PICTURES[index])) for index in (2, 1)]
     np.testing.assert_array_equal(read.numpy(), np.stack(expected))
+
+
+FITTED_BYTES = len(PICTURES) * 3 * 4 * 6
+
+
+@pytest.mark.parametrize("cache", [None, 0, FITTED_BYTES])
+def test_fitted_pictures_are_the_same_whether_kept_or_not(cache):
+    wanted = Preprocessing(size=(4, 6), resize=6)
+    source = ArraySource(PICTURES, preprocessing=wanted, cache=cache)
+    every = np.stack([wanted.fit(Image.fromarray(picture)) for picture in PICTURES])
+    for numbers in ([3, 1, 3], [4, 3, 2, 1, 0], [0, 0], []):
+        read = source.read(torch.tensor(numbers, dtype=torch.int64))
+        assert read.dtype == torch.uint8
+        assert read.is_contiguous()
+        np.testing.assert_array_equal(read.numpy(), every[numbers])
+        read.zero_()  # theirs who read it: what is kept stays
+
+
+@pytest.mark.parametrize(
+    ("cache", "kept"), [(None, True), (FITTED_BYTES, True), (FITTED_BYTES - 1, False), (0, False)]
+)
+def test_pictures_are_fitted_once_if_all_of_them_can_be_kept(cache, kept):
+    images = PICTURES.copy()
+    source = ArraySource(images, preprocessing=Preprocessing(size=(4, 6)), cache=cache)
+    before = source.read(FIRST)
+    images[:] = 255 - images
+    assert torch.equal(source.read(FIRST), before) == kept
+
+
+def test_no_more_are_kept_once_others_took_the_memory(monkeypatch):
+    free = [FITTED_BYTES]
+    monkeypatch.setattr("acclimate.data.arrays.cache_budget", lambda cache: free[0])
+    images = PICTURES.copy()
+    source = ArraySource(images, preprocessing=Preprocessing(size=(4, 6)))
+    first, second = source.read(torch.tensor([0, 1]))
+    free[0] -= 2 * FITTED_BYTES // 5 // 3  # what these two took of it is no reason to stop
+    third = source.read(torch.tensor([2]))[0]
+    free[0] = 0
+    fourth = source.read(torch.tensor([3]))[0]
+    images[:] = 255 - images
+    assert torch.equal(source.read(torch.tensor([2, 0, 1])), torch.stack([third, first, second]))
+    assert not torch.equal(source.read(torch.tensor([3]))[0], fourth)
+
+
+def test_less_than_no_room_for_fitted_pictures_is_refused_at_opening():
+    with pytest.raises(AcclimateError, match="cache >= 0 bytes, got -1"):
+        ArraySource(PICTURES, preprocessing=Preprocessing(size=(4, 6)), cache=-1)
 
 
 @pytest.mark.parametrize(

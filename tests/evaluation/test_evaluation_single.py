@@ -33,6 +33,43 @@ def test_errors_and_calibration_of_any_batch_size(batch_size):
     assert torch.equal(scores.predictions, LOGITS.argmax(dim=1))
 
 
+def test_more_images_than_are_scored_at_once():
+    many = torch.randn(4500, 8, generator=torch.Generator().manual_seed(2))
+    labels = torch.arange(4500) % 8
+    source = open_images(many.view(4500, 8, 1, 1), labels=labels)
+    scores = evaluate(MODEL, source, batch_size=64, progress=False)
+    assert torch.equal(scores.predictions, many.argmax(dim=1))
+    assert scores.errors.counts() == ((many.argmax(dim=1) != labels).sum().item(), 4500)
+    assert scores.calibration.ece().value == pytest.approx(ece(many, labels), abs=1e-9)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("scoring", [None, Scoring(keep=torch.tensor([0, 2]))], ids=str)
+def test_no_batch_waits_for_a_gpu_and_no_picture_stays_there(scoring):
+    pictures = torch.rand(160, 3, 64, 64)
+    source = open_images(pictures, labels=torch.arange(160) % 2 * 2)
+    source.scoring = scoring
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    seen = []
+
+    def watch(*_) -> None:
+        seen.append(1)
+        # Before the second batch things move to the device once, after the last they come back.
+        torch.cuda.set_sync_debug_mode("default" if len(seen) in (1, 10) else "error")
+
+    model.register_forward_pre_hook(watch)
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    try:
+        scores = evaluate(model, source, batch_size=16, device="cuda", progress=False)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(seen) == 10
+    assert torch.cuda.max_memory_allocated() - before < pictures.nbytes
+    assert scores.predictions.device.type == "cpu"
+    assert scores.errors.counts()[1] == 160
+
+
 def test_a_subset_of_the_outputs_is_asked():
     keep = torch.tensor([1, 4, 6])
     labels = keep[LABELS % 3]

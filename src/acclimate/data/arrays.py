@@ -9,7 +9,6 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,45 +101,46 @@ class ArraySource(ImageSource):
 
 
 class _Fitted:
-    """Pictures of another size than the model's: each fitted once, if all of them can be kept."""
+    """Pictures of another size than the model's: fitted once, while all would fit in memory."""
 
     def __init__(
         self, images: NDArray[np.uint8], preprocessing: Preprocessing, *, cache: int | None
     ) -> None:
-        self._images, self._preprocessing, self._cache = images, preprocessing, cache
+        self._images, self._preprocessing = images, preprocessing
+        self._shape = (len(images), *preprocessing.shape)
+        self._cache = None if cache is None else cache_budget(cache)
+        self._known = np.zeros(len(images), np.bool_)
+        # Memory is taken only as it is filled.
+        self._kept = np.empty(self._shape, np.uint8) if self._fits() else None
 
     def read(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        kept = self._kept
-        if kept is None:
+        if self._kept is None:
             return self._fit(numbers)
-        missing = np.unique(numbers[~kept.known[numbers]])
+        missing = np.unique(numbers[~self._known[numbers]])
         if len(missing):
-            kept.pictures[missing] = self._fit(missing)
-            kept.known[missing] = True  # last: another thread may be reading too
-        return kept.pictures[numbers]
+            if not self._fits():
+                return self._fit(numbers)
+            for number in missing:
+                self._kept[number] = self._fit_one(number)
+            self._known[missing] = True  # last: from now on nobody fits them
+        return self._kept[numbers]
 
     def _fit(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        fitted = np.empty((len(numbers), *self._preprocessing.shape), np.uint8)
-        for place, picture in enumerate(self._images[numbers]):
-            fitted[place] = fit_pixels(picture, self._preprocessing)
+        fitted = np.empty((len(numbers), *self._shape[1:]), np.uint8)
+        for place, number in enumerate(numbers):
+            fitted[place] = self._fit_one(number)
         return fitted
 
-    @functools.cached_property
-    def _kept(self) -> _Kept | None:
-        """Room for all of them, made when the first is read: not every source that is opened is."""
-        shape = (len(self._images), *self._preprocessing.shape)
-        if math.prod(shape) > cache_budget(self._cache):
-            return None
-        # Filled, which takes the memory now: what is asked for next finds that much less free.
-        return _Kept(np.full(shape, 0, np.uint8), np.zeros(len(self._images), np.bool_))
+    def _fit_one(self, number: np.int64) -> NDArray[np.uint8]:
+        return fit_pixels(self._images[number], self._preprocessing)
 
-
-@dataclass(frozen=True, eq=False)
-class _Kept:
-    """Pictures, and which of them are there already."""
-
-    pictures: NDArray[np.uint8]
-    known: NDArray[np.bool_]
+    def _fits(self) -> bool:
+        """Whether all may be kept; asked again as they fill, since others may take memory too."""
+        size = math.prod(self._shape)
+        if self._cache is not None:
+            return size <= self._cache
+        taken = size // len(self._known) * int(self._known.sum())
+        return size <= cache_budget(None) + taken // 3
 
 
 def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:

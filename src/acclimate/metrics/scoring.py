@@ -82,7 +82,6 @@ class Scoring:
 @torch.inference_mode(False)  # made in inference, they could not be used in training
 def _on(scoring: Scoring, device: torch.device) -> Scoring:
     keep, label_of = (
-        None if tensor is None else tensor.to(device)
-        for tensor in (scoring.keep, scoring.label_of)
+        None if tensor is None else tensor.to(device) for tensor in (scoring.keep, scoring.label_of)
     )
     return Scoring(keep=keep, label_of=label_of)
