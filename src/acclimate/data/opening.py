@@ -104,7 +104,9 @@ def _open(
             progress=progress,
         )
     elif isinstance(data, (np.ndarray, Tensor)):
-        source = _open_array(data, preprocessing=preprocessing, labels=labels, classes=classes)
+        source = _open_array(
+            data, preprocessing=preprocessing, labels=labels, classes=classes, cache=cache
+        )
     else:
         source = _open_items(
             data,
@@ -160,7 +162,9 @@ def _open_path(
         raise AcclimateError(f"expected {kinds}, got {path}")
     images, found = load_arrays(path)
     labels = found if labels is None else labels
-    return _open_array(images, preprocessing=preprocessing, labels=labels, classes=classes)
+    return _open_array(
+        images, preprocessing=preprocessing, labels=labels, classes=classes, cache=cache
+    )
 
 
 def _open_array(
@@ -169,12 +173,13 @@ def _open_array(
     preprocessing: Preprocessing | None,
     labels: Labels | None,
     classes: ClassList | None,
+    cache: int | None,
 ) -> ImageSource:
     count = len(images) if images.ndim else 0
     known = (
         None if labels is None else check_labels(labels, count=count, class_count=_count(classes))
     )
-    return ArraySource(images, preprocessing=preprocessing, labels=known)
+    return ArraySource(images, preprocessing=preprocessing, labels=known, cache=cache)
 
 
 def _open_items(

@@ -125,6 +125,7 @@ def array_source(
         labels=known,
         names=names,
         class_names=tuple(class_names),
+        cache=request.cache,
     )
 
 
