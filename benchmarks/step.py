@@ -41,7 +41,7 @@ from acclimate.learner import Learner
 from acclimate.recipes import get_recipe
 from acclimate.words import Speed
 from step_models import CASES, ON_CPU, ON_GPU, Case
-from step_timing import Make, Side, Step, clean, leaving_out, reason, start
+from step_timing import Make, Side, Step, clean, first_steps, leaving_out, reason, start
 
 Row = dict[str, Any]
 RECIPE = "rpl"
@@ -203,8 +203,10 @@ def line(row: Row) -> str:
     def cell(key: str, width: int, digits: int) -> str:
         return "–".rjust(width) if row.get(key) is None else f"{row[key]:{width}.{digits}f}"
 
+    slow = row["images_per_second"] < 100
+
     numbers = (
-        cell("images_per_second", 9, 0)
+        cell("images_per_second", 9, 1 if slow else 0)
         + cell("ratio_to_eager", 7, 2)
         + cell("cost_in_compiled_inference", 6, 2)
         + cell("peak_mebibytes", 10, 0)
@@ -255,6 +257,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "step": f"{RECIPE}, SGD with momentum, median of {rounds} rounds",
+        "first_steps": first_steps(args.device),
         "rows": [],
     }
     if not args.json:
@@ -271,6 +274,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch.compiler.reset()
     if args.json:
         print(json.dumps(result, indent=1))
+    else:
+        print(f"start: making a side and its first {result['first_steps']} steps")
     return 0
 
 

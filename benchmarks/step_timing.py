@@ -6,6 +6,7 @@ import contextlib
 import copy
 import gc
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from acclimate.errors import AcclimateError, AcclimateWarning
 from step_models import Case
 
-__all__ = ["Make", "Side", "Step", "clean", "leaving_out", "reason", "start"]
+__all__ = ["Make", "Side", "Step", "clean", "first_steps", "leaving_out", "reason", "start"]
 
 Step = Callable[[Tensor], Tensor]
 Make = Callable[[nn.Module, Case, Tensor], tuple[Step, str]]
@@ -45,6 +46,11 @@ class Side:
         self.seconds.append(timed(self.step, images, steps=self.per_round))
 
 
+def first_steps(device: str) -> int:
+    """How many steps count as the start."""
+    return RECORDED if device.startswith("cuda") else SETTLED
+
+
 def start(make: Make, model: nn.Module, case: Case, images: Tensor) -> Side:
     """Make a side with a model of its own, and do its first steps."""
     cuda = images.is_cuda
@@ -54,7 +60,7 @@ def start(make: Make, model: nn.Module, case: Case, images: Tensor) -> Side:
         warnings.simplefilter("always", AcclimateWarning)
         began = time.perf_counter()
         step, how = make(model, case, images)
-        for number in range(RECORDED if cuda else SETTLED):
+        for number in range(first_steps(images.device.type)):
             if cuda and number == SETTLED:  # before one is recorded: a replay allocates nothing
                 torch.cuda.reset_peak_memory_stats()
                 held = torch.cuda.memory_allocated()
@@ -107,19 +113,22 @@ def leaving_out(which: str, skipped: dict[str, str]) -> Iterator[None]:
     """Go on without a side that fails, and write down why."""
     try:
         yield
-    except (RuntimeError, AcclimateError) as error:  # out of memory is one of the former
+    except Exception as error:  # compilers fail in many ways, and the others are worth measuring
         skipped[which] = reason(error)
+        if not isinstance(error, torch.OutOfMemoryError):
+            traceback.print_exc()
 
 
 def reason(error: Exception) -> str:
     """Why something is left out, in a line.
 
-    >>> reason(torch.OutOfMemoryError("tried to allocate ...")), reason(ValueError())
-    ('out of memory', 'ValueError')
+    >>> reason(torch.OutOfMemoryError("tried to allocate")), reason(ValueError("bad\\nvery bad"))
+    ('out of memory', 'ValueError: bad')
     """
     if isinstance(error, torch.OutOfMemoryError):
         return "out of memory"
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    first = next(iter(str(error).splitlines()), "")
+    return first if isinstance(error, AcclimateError) else f"{type(error).__name__}: {first}"
 
 
 def clean() -> None:
