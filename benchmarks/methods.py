@@ -4,7 +4,7 @@
     python benchmarks/methods.py --check docs/methods.md  # 1 where the page has another
     python benchmarks/methods.py --write docs/methods.md
 
-It is made from results/methods.json, which sweeps.py makes.
+It is made from results/methods.json, which measure.py makes.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def ours(speed: Speed, recipe: str = RECIPE) -> Make:
             options |= {"optimizer.lr": LR, "selector": case.selector}
         how = choose(model, images, speed=speed)
         learner = Learner(model, get_recipe(recipe, options), acceleration=how)
-        learner._unverified = learner.network._unverified = False
+        learner.network.unverified = False
         return lambda x: learner.step(x).logits, str(how)
 
     return make

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 import acclimate
 from acclimate import parallel
 from acclimate.learner import Learner
-from acclimate.normalization import _batch_statistics, _statistics_of_all
+from acclimate.normalization import _statistics_of_all
 from acclimate.objectives import Objective
 from acclimate.parts import PARTS
 from acclimate.recipes import get_recipe
+from acclimate.statistics_pool import batch_statistics
 from nets import bn_net, gn_net, images
 from processes import Failed, in_processes, succeed
 
@@ -103,7 +104,7 @@ def test_any_split_of_a_batch_gives_the_same() -> None:
 def statistics_and_gradient(dtype: torch.dtype) -> tuple[Tensor, ...]:
     whole = (3e3 + images(5)).to(dtype)  # a sum of squares in float32 would lose the variance
     x = parallel.share(whole).requires_grad_()
-    mean, var = _statistics_of_all(x) if parallel.active() else _batch_statistics(x)
+    mean, var = _statistics_of_all(x) if parallel.active() else batch_statistics(x)
     # Of the sum over processes of losses that differ from process to process.
     wanted = torch.linspace(1, 2, len(whole), dtype=dtype)
     weight = parallel.share(wanted).sum()
@@ -117,7 +118,7 @@ def statistics_and_gradient(dtype: torch.dtype) -> tuple[Tensor, ...]:
 def test_statistics_and_their_gradients_are_those_of_the_batch(dtype, close) -> None:
     if dtype == torch.bfloat16:  # the reference is the float32 one on the same rounded images
         x = (3e3 + images(5)).to(dtype).float()
-        expected = [t.to(dtype) for t in _batch_statistics(x)]
+        expected = [t.to(dtype) for t in batch_statistics(x)]
     else:
         expected = statistics_and_gradient(dtype)
     for found in succeed(2, statistics_and_gradient, dtype):

@@ -14,7 +14,7 @@ from acclimate import parallel
 from acclimate._version import __version__
 from acclimate.acceleration import EXACT, Acceleration, check_speed, choose
 from acclimate.copying import choose_device, copy_model, floating_dtype
-from acclimate.data import ImageSource, Preprocessing, batches, open_images
+from acclimate.data import ImageSource, Preprocessing, batch_count, batches, open_images
 from acclimate.data.labels import Labels
 from acclimate.data.shift import Shift, ShiftedSource
 from acclimate.errors import AcclimateError, unknown_name
@@ -33,6 +33,8 @@ from acclimate.run_folder import RunFolder, fingerprint
 from acclimate.words import Keep, Speed
 
 __all__ = ["adapt"]
+
+_WORTH_SAYING = 2.0  # seconds
 
 
 @torch.inference_mode(False)
@@ -154,7 +156,8 @@ def adapt(
         run.checkpoint = folder.checkpoint
         resumed = folder.resume(run)
     if not resumed:  # else it runs as it began
-        learner.network.accelerate(_acceleration(module, shown, size, speed))
+        steps = chosen.epochs * batch_count(len(images), size)
+        learner.network.accelerate(_acceleration(module, shown, size, speed, steps))
     try:
         predictions, verdict = run.execute()
     except BaseException:
@@ -228,11 +231,13 @@ def _try_out(
     return batch.images.to(floating_dtype(model))
 
 
-def _acceleration(model: nn.Module, image: Tensor, size: int, speed: Speed) -> Acceleration:
-    """How to run the model on batches of so many images like this one."""
+def _acceleration(
+    model: nn.Module, image: Tensor, size: int, speed: Speed, steps: int
+) -> Acceleration:
+    """How to run the model on so many batches of so many images like this one."""
     if parallel.active():  # processes must not choose differently
         return EXACT
-    return choose(model, image.expand(size, *image.shape[1:]), speed=speed)
+    return choose(model, image.expand(size, *image.shape[1:]), speed=speed, steps=steps)
 
 
 def _label_notes(images: ImageSource) -> list[str]:
@@ -248,6 +253,11 @@ def _notes(learner: Learner) -> list[str]:
         notes.append("the model handed back has new layers (keys with acclimate_adapter)")
     if learner.ran.changes:
         notes.append(f"the model ran in {learner.ran}; speed=exact does not")
+    if learner.ran.fused and learner.network.preparation > _WORTH_SAYING:
+        notes.append(
+            f"making and checking the faster way took {learner.network.preparation:.1f} s "
+            "(kernels are compiled once per machine)"
+        )
     if parallel.active():
         notes.append(f"each batch was shared out over {parallel.world()} processes")
     return notes + scaling_note(learner)

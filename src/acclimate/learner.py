@@ -7,25 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import parallel
-from acclimate.acceleration import EXACT, Acceleration, Recorder, turns_away
+from acclimate.acceleration import EXACT, Acceleration
 from acclimate.errors import AcclimateError
 from acclimate.network import Network
 from acclimate.normalization import StatisticsControl
 from acclimate.outputs import Outputs, find_classifier
 from acclimate.parts import Part
 from acclimate.recipe import Recipe
+from acclimate.replaying import Replay
 from acclimate.shareable import check_shareable
 from acclimate.state import pack, transform, under, unpack
 from acclimate.step import Step
+from acclimate.verification import verify
 
 __all__ = ["Learner", "StepResult", "scaling_note"]
-
-_VERIFIED = 32
-"""How many images a faster step is compared with the exact one on."""
 
 DEFAULT_LR = 1e-3
 """The paper's rate for a ResNet-50, where neither recipe nor preset names one."""
@@ -79,6 +77,7 @@ class Learner:
         self.steps = 0
         self.forwards = 0
         self.backwards = 0
+        self.tap: nn.Module | None = None
         self._features: Tensor | None = None
         self._counted: tuple[Tensor, int] | None = None
         self._fresh: dict[str, Tensor] | None = None
@@ -94,16 +93,15 @@ class Learner:
         self.learning: dict[str, nn.Parameter] = {}
         self._prepare()
         self.network.accelerate(acceleration)
-        self._recorder = Recorder(self._recordable)
+        self._replay = Replay(self)
         self.ran = EXACT
-        self._unverified = True
-        self._before, self._per_step = (0, 0, 0), [0, 0, 0]
         self.source = {name: p.detach().clone() for name, p in self.learning.items()}
 
     def _prepare(self) -> None:
         if any("features" in part.needs for part in self.parts.values()):
             classifier = find_classifier(self.model)[1]
             self._tap = classifier.register_forward_pre_hook(self._keep_features)
+            self.tap = classifier
         for parameter in self.model.parameters():
             parameter.requires_grad_(False)
         for slot, part in self.parts.items():
@@ -124,6 +122,10 @@ class Learner:
     def _keep_features(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self._features = inputs[0].flatten(1)
 
+    def drop_features(self) -> None:
+        """Forget what the classifier was shown: nobody will ask."""
+        self._features = None
+
     @property
     def statistics(self) -> StatisticsControl:
         """The switchboard over the batch-norm layers."""
@@ -138,6 +140,7 @@ class Learner:
         learning: bool = True,
     ) -> Outputs:
         """One forward pass with the recipe's statistics, the student's weights or those given."""
+        verify(self, images)
         count = self._count(images)
         self.recipe.normalization.apply(self.statistics, count, learning=learning)
         return self._run(images, weights)
@@ -159,6 +162,7 @@ class Learner:
     @torch.no_grad()
     def source_forward(self, images: Tensor) -> Outputs:
         """The unadapted model: source parameters, source statistics."""
+        verify(self, images)
         self.statistics.release()
         # Before the first step the source is what is loaded: no need to swap anything.
         return self._run(images, self.source if self.steps else None)
@@ -185,72 +189,13 @@ class Learner:
 
     def step(self, images: Tensor) -> StepResult:
         """Predict, then learn from one batch of images; an episode learns, then predicts."""
-        if self._unverified and len(images):
-            self._verify(images[:_VERIFIED])
+        verify(self, images)
         with self.network.acceleration.kernels(images.device):
             if self.recipe.episode is not None:
                 return self._episodes(images)
-            return self._replay(images) if self._replays(images) else self._step(images)
-
-    def _verify(self, images: Tensor) -> None:
-        """See on the first batch that a faster gradient goes where the exact one goes."""
-        self._unverified = False
-        chosen = self.network.acceleration
-        learns_of_gradients = self.recipe.learns and len(images) > 1
-        if not (chosen.half or chosen.fused) or not learns_of_gradients or parallel.active():
-            return
-        self.network.decelerate()
-        exact = self._gradient(images)
-        for candidate in chosen.candidates():
-            self.network.accelerate(candidate)
-            why = turns_away(self._gradient(images), exact)
-            if why is None:
-                return
-            self.network.decelerate()
-        self.network.warn(chosen, why)
-
-    def _gradient(self, images: Tensor) -> Tensor:
-        """How all that learns in the model moves its answers, in one piece.
-
-        Not by the recipe's own loss, which may be at its minimum to begin with, and all noise.
-        """
-        learning = [p for name, p in self.learning.items() if ":" not in name]
-        self.recipe.normalization.apply(self.statistics, len(images), learning=False)
-        with torch.enable_grad(), self.network.acceleration.kernels(images.device):
-            logits = self.network.ask(images, self.statistics)
-            self._features = None
-            loss = F.cross_entropy(logits, logits.detach().argmax(dim=1))
-            found = torch.autograd.grad(loss, learning, allow_unused=True)
-        return torch.cat([each.flatten().float() for each in found if each is not None])
-
-    @property
-    def _steady(self) -> bool:
-        """Whether every step is the same work on the device (see :class:`Part`)."""
-        return self.recipe.learns and all(
-            vars(type(part)).get("steady", False) for part in self.parts.values()
-        )
-
-    def _replays(self, images: Tensor) -> bool:
-        """Whether a step is recorded and replayed."""
-        fast = self.network.acceleration.recorded and images.is_cuda and not parallel.active()
-        return fast and len(images) > 1 and self._steady
-
-    def _replay(self, images: Tensor) -> StepResult:
-        before = self._before = self.steps, self.forwards, self.backwards
-        (logits, loss), replayed = self._recorder(images)
-        if replayed:  # no Python ran: count for it
-            after = [now + each for now, each in zip(before, self._per_step, strict=True)]
-            self.steps, self.forwards, self.backwards = after
-        else:
-            after = [self.steps, self.forwards, self.backwards]
-            self._per_step = [now - old for now, old in zip(after, before, strict=True)]
-        return StepResult(logits, loss)
-
-    def _recordable(self, images: Tensor) -> tuple[Tensor, ...]:
-        self.steps, self.forwards, self.backwards = self._before  # a recording may fail half way
-        result = self._step(images)
-        assert result.loss is not None
-        return result.logits, result.loss
+            if self._replay.possible(images):
+                return StepResult(*self._replay.step(images))
+            return self.take_step(images)
 
     def _episodes(self, images: Tensor) -> StepResult:
         episodes = images.split(1) if self.recipe.episode == "image" else (images,)
@@ -271,7 +216,8 @@ class Learner:
         self.generator.set_state(drawn)  # what is drawn for the next images is drawn anew
         return StepResult(answer, losses[0])
 
-    def _step(self, images: Tensor) -> StepResult:
+    def take_step(self, images: Tensor) -> StepResult:
+        """A step as it is, without looking for anything faster."""
         with torch.set_grad_enabled(self.recipe.learns):
             step = self._collect(images)
             answer = self._answer(step, images)
@@ -390,7 +336,7 @@ class Learner:
                 unpack(state, packed)
             elif isinstance(state, torch.optim.Optimizer):
                 state.state.clear()
-        self._recorder.forget()
+        self._replay.forget()
         self.generator.set_state(tensors["learner/generator"].cpu())
         self.steps = int(tensors["learner/steps"])
 
@@ -400,7 +346,9 @@ class Learner:
         self._fresh = None  # nothing of an episode is kept: it is taken anew
         for state in self.states.values():
             transform(state, change)
-        self._recorder.forget()
+        self._replay.forget()
+        if not all(p.is_cuda for p in self.learning.values()):  # what a GPU was chosen for
+            self.network.decelerate()
         self.network.forget()
 
     @torch.no_grad()
@@ -425,8 +373,9 @@ class Learner:
     def release(self) -> nn.Module:
         """Take all hooks and flags off: the plain model, with whatever it has learnt."""
         if self.network.acceleration.changes:
-            self.ran = self.network.acceleration
+            self.ran = self.network.ran
         self.network.decelerate()
+        self._replay.forget()
         self.statistics.release()
         for slot, part in self.parts.items():
             part.export(self.states[slot], self)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,8 +12,7 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 
 from acclimate import parallel
-from acclimate.acceleration import EXACT, Acceleration, Recorder, differs, interferes, make_twin
-from acclimate.errors import AcclimateWarning
+from acclimate.acceleration import EXACT, Acceleration, Recorder, bypassed, interferes, make_twin
 from acclimate.normalization import StatisticsControl
 from acclimate.outputs import logits_of
 
@@ -22,8 +22,8 @@ __all__ = ["Network"]
 class Network:
     """A model, and how it is run.
 
-    An acceleration that changes answers at all is compared with the exact forward pass on the
-    first batch, and given up, with a warning, where they differ by more than rounding.
+    An acceleration that changes answers at all is ``unverified`` until somebody has compared it
+    with the exact way (see :mod:`acclimate.verification`).
 
     >>> network = Network(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)))
     >>> network.ask(torch.rand(5, 3, 2, 2), StatisticsControl({})).shape
@@ -32,31 +32,65 @@ class Network:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self._twins: dict[torch.dtype, fx.GraphModule | None] = {}
+        self._loading: Any = None
+        self.preparation = 0.0  # seconds, of compiling and of checking what is faster
         self.accelerate(EXACT)
 
-    def accelerate(self, acceleration: Acceleration) -> None:
-        """Run the model this way from now on; what learns must be known by now."""
-        self.acceleration, self._unverified = acceleration, acceleration.changes
+    def accelerate(self, acceleration: Acceleration, *, verified: bool = False) -> None:
+        """Run the model this way from now on; what learns must be known when it is asked next."""
+        self.acceleration = acceleration
+        self.unverified = acceleration.changes and not verified
         acceleration.prepare(self.model)
-        self._twin = None
-        if acceleration.fused:
-            dtype = torch.bfloat16 if acceleration.half else torch.float32
-            if dtype not in self._twins:
-                self._twins[dtype] = make_twin(self.model, dtype=dtype)
-            self._twin = self._twins[dtype]
-        self._recorders: dict[Any, Recorder] = {}
-        self._modules = list(self.model.modules())
+        if acceleration.fused and self._loading is None:  # a twin has copies of frozen weights
+            self._loading = self.model.register_load_state_dict_post_hook(self._weights_changed)
+        self.forget()
 
     def decelerate(self) -> None:
         """Run the model as it is."""
         self.acceleration.undo(self.model)
         self.accelerate(EXACT)
+        if self._loading is not None:
+            self._loading.remove()
+            self._loading = None
 
     def forget(self) -> None:
         """Make and record anew what is faster: the tensors are others now."""
-        self._twins.clear()
-        self.accelerate(self.acceleration)
+        self._twin: fx.GraphModule | None = None
+        self._bypassed: list[nn.Module] = []
+        self._has_twin: bool | None = None
+        self._modules: list[nn.Module] = []
+        self._recorders: dict[Any, Recorder] = {}
+        self.memory: Any = None
+
+    def _weights_changed(self, *_: Any) -> None:
+        self.forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy makes its own twin and its own recordings.
+        made = ("_twin", "_bypassed", "_has_twin", "_modules", "_recorders", "memory", "_loading")
+        return {name: value for name, value in vars(self).items() if name not in made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._loading = None
+        self.forget()
+
+    @property
+    def ran(self) -> Acceleration:
+        """How the model ran in fact."""
+        fused = self.acceleration.fused and self._has_twin is not False
+        return replace(self.acceleration, fused=fused)
+
+    def looked_into(self, *, but: nn.Module | None = None) -> bool:
+        """Whether somebody looks into the model, at other places, who would miss a replay."""
+        self._modules = self._modules or list(self.model.modules())
+        return any(interferes(module) for module in self._modules if module is not but)
+
+    def graph_memory(self) -> Any:
+        """The memory that all recordings share: they are replayed one at a time."""
+        if self.memory is None:
+            self.memory = torch.cuda.graph_pool_handle()
+        return self.memory
 
     def ask(
         self,
@@ -65,8 +99,6 @@ class Network:
         weights: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """The logits, by the model's own weights or by others."""
-        if self._unverified and len(images):
-            self._verify(images, statistics)
         if weights is None and self._replays(images):
             return self._recorder(statistics)(images)[0][0]
         return self._ask(images, statistics, weights)
@@ -79,13 +111,16 @@ class Network:
             and not torch.is_grad_enabled()
             and not torch.cuda.is_current_stream_capturing()
             and not parallel.active()
-            and not any(interferes(module) for module in self._modules)
+            and not self.looked_into()
         )
 
     def _recorder(self, statistics: StatisticsControl) -> Recorder:
-        kind = statistics.setting, statistics.gathering
+        # A recording holds on to its statistics, so that their number stands for no others.
+        kind = id(statistics), statistics.setting, statistics.gathering
         if kind not in self._recorders:
-            self._recorders[kind] = Recorder(lambda images: (self._ask(images, statistics, None),))
+            self._recorders[kind] = Recorder(
+                lambda images: (self._ask(images, statistics, None),), memory=self.graph_memory
+            )
         return self._recorders[kind]
 
     def _ask(
@@ -96,36 +131,31 @@ class Network:
         absent = len(images) == 0 and parallel.active()
         statistics.expect_stand_in(absent)
         shown = images.new_zeros(1, *images.shape[1:]) if absent else images
-        shown = self.acceleration.shown(shown)
-        runner = self.model if self._twin is None else self._twin
-        with self.acceleration.precision(shown.device):
+        runner = self._runner()
+        shown = shown if runner is self._twin else self.acceleration.shown(shown)
+        device = shown.device
+        here = torch.cuda.device(device) if shown.is_cuda else nullcontext()
+        with here, self.acceleration.kernels(device), self.acceleration.precision(device):
             if weights is None:
                 returned = runner(shown)
             else:
-                returned = functional_call(runner, dict(weights), (shown,))
+                known = dict(runner.named_parameters()) if runner is self._twin else weights
+                own = {name: tensor for name, tensor in weights.items() if name in known}
+                returned = functional_call(runner, own, (shown,))
         logits = logits_of(returned)
         if self.acceleration.half:  # losses, and what people see, are made in full precision
             logits = logits.to(images.dtype)
         return logits[:0] if absent else logits
 
-    @torch.no_grad()
-    def _verify(self, images: Tensor, statistics: StatisticsControl) -> None:
-        chosen, running = self.acceleration, dict(statistics.running)
-        fast = self._ask(images, statistics, None)
-        self.decelerate()
-        why = differs(fast, self._ask(images, statistics, None))
-        statistics.running.update(running)  # a comparison moves no estimate
-        if why is None:
-            self.accelerate(chosen)
-            self._unverified = False
-            return
-        self.warn(chosen, why)
-
-    def warn(self, chosen: Acceleration, why: str | None) -> None:
-        """Say that a way to run the model was given up."""
-        warnings.warn(
-            f"running the model faster ({chosen}) changes its answers by more than rounding does: "
-            f"{why}; it runs exactly instead",
-            AcclimateWarning,
-            stacklevel=2,
-        )
+    def _runner(self) -> nn.Module:
+        """The twin, or the model where there is none or somebody looks where it does not go."""
+        if not self.acceleration.fused:
+            return self.model
+        if self._has_twin is None:
+            dtype = torch.bfloat16 if self.acceleration.half else torch.float32
+            self._twin = make_twin(self.model, dtype=dtype)
+            self._has_twin = self._twin is not None
+            self._bypassed = [] if self._twin is None else bypassed(self.model, self._twin)
+        if self._twin is None or any(interferes(module) for module in self._bypassed):
+            return self.model
+        return self._twin

@@ -13,10 +13,11 @@ off: the model is in ``eval()`` but for its batch-norm layers.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,6 +28,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from acclimate import parallel
 from acclimate.errors import AcclimateWarning
 from acclimate.parts import PARTS, Part, check_range
+from acclimate.statistics_pool import StatisticsPool, batch_statistics, per_channel
 
 if TYPE_CHECKING:
     from acclimate.learner import Learner
@@ -54,14 +56,6 @@ def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
     }
 
 
-def _batch_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and (biased) variance of every channel over the batch and all positions."""
-    dims = [0, *range(2, x.ndim)]
-    mean = x.mean(dim=dims)
-    # Two passes, but on a CPU less than half the time of torch.var_mean over these dimensions.
-    return mean, (x - _per_channel(mean, x)).square().mean(dim=dims)
-
-
 def _statistics_of_all(x: Tensor) -> tuple[Tensor, Tensor]:
     """The same over what all processes have of the batch, however many images each has.
 
@@ -72,17 +66,13 @@ def _statistics_of_all(x: Tensor) -> tuple[Tensor, Tensor]:
     own = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x  # counts must be exact
     n = x.numel() // x.shape[1]
     mean = own.sum(dim=dims) / max(n, 1)
-    distances = (own - _per_channel(mean, own)).square().sum(dim=dims)
+    distances = (own - per_channel(mean, own)).square().sum(dim=dims)
     rows = parallel.stacked(torch.cat([mean.new_tensor([n]), mean, distances]))
     counts, means, squares = rows.split([1, x.shape[1], x.shape[1]], dim=1)
     total = counts.sum()
     mean = (counts * means).sum(dim=0) / total
     var = (squares + counts * (means - mean).square()).sum(dim=0) / total
     return mean.to(x.dtype), var.to(x.dtype)
-
-
-def _per_channel(values: Tensor, like: Tensor) -> Tensor:
-    return values.view(1, -1, *([1] * (like.ndim - 2)))
 
 
 @dataclass
@@ -155,7 +145,7 @@ class StatisticsControl:
             if weight > 0:
                 shared = parallel.active()
                 batch_mean, batch_var = (
-                    _statistics_of_all(self._counting(x)) if shared else _batch_statistics(x)
+                    _statistics_of_all(self._counting(x)) if shared else batch_statistics(x)
                 )
                 mean = weight * batch_mean + (1 - weight) * mean
                 var = weight * batch_var + (1 - weight) * var
@@ -164,7 +154,7 @@ class StatisticsControl:
                 self.running[f"{name}.var"] = var.detach()
             scale = torch.sqrt((source_var + layer.eps) / (var + layer.eps))
             shift = source_mean - mean * scale
-            return (x * _per_channel(scale, x) + _per_channel(shift, x), *inputs[1:])
+            return (x * per_channel(scale, x) + per_channel(shift, x), *inputs[1:])
 
         return mix
 
@@ -192,6 +182,19 @@ class StatisticsControl:
         """Whether a pool is open."""
         return self._pool is not None and self._pool.open
 
+    @contextlib.contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """Within this, forward passes move no estimate and count in no pool."""
+        running = dict(self.running)
+        if self._pool is not None:
+            self._pool.paused = True
+        try:
+            yield
+        finally:
+            self.running.update(running)
+            if self._pool is not None:
+                self._pool.paused = False
+
     def distances(self, pool: StatisticsPool) -> list[float]:
         """How far gathered statistics are from the model's own, layer by layer.
 
@@ -217,77 +220,6 @@ class StatisticsControl:
             assert layer.running_var is not None
             layer.running_mean.mul_(1 - weight).add_(mean.to(layer.running_mean), alpha=weight)
             layer.running_var.mul_(1 - weight).add_(var.to(layer.running_var), alpha=weight)
-
-
-class StatisticsPool:
-    """Mean and variance of each layer's input over many batches, pooled as if they were one.
-
-    Gathers until :meth:`close`; ``counting`` says which part of an input counts. ``totals`` are
-    tensors to add up in, kept from pool to pool: a recorded forward pass knows them by address.
-    """
-
-    def __init__(
-        self,
-        layers: dict[str, _BatchNorm],
-        *,
-        counting: Callable[[Tensor], Tensor],
-        totals: dict[str, Tensor],
-    ) -> None:
-        self._counting, self._totals = counting, totals
-        self._sums: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-        self.open = True
-        for total in totals.values():
-            total.zero_()
-        # Before the hooks that mix statistics: those move the input.
-        self._handles = [
-            layer.register_forward_pre_hook(self._gathering_hook(name), prepend=True)
-            for name, layer in layers.items()
-        ]
-
-    def _gathering_hook(self, name: str) -> Any:
-        def gather(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            x = self._counting(inputs[0].detach())
-            total = self._totals.get(name)
-            if total is None or total.device != x.device:
-                total = torch.zeros(1 + 2 * x.shape[1], dtype=torch.float64, device=x.device)
-                self._totals[name] = total
-            n = x.numel() // x.shape[1]
-            if n:
-                mean, var = (t.double() for t in _batch_statistics(x.float()))
-                one = torch.ones_like(mean[:1])
-                total.add_(torch.cat([one, mean, var + mean**2]), alpha=n)
-
-        gather.steady = True  # type: ignore[attr-defined]  # it looks, and adds up in place
-        return gather
-
-    def close(self) -> None:
-        """Stop gathering."""
-        for handle in self._handles:
-            handle.remove()
-        if self.open:
-            self.open = False
-            for name, total in self._totals.items():
-                n = (len(total) - 1) // 2
-                count, first, second = total.clone().split([1, n, n])
-                self._sums[name] = count, first, second
-
-    def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """Mean and variance by layer, over the images of all processes."""
-        return {
-            name: (first / n, (second / n - (first / n) ** 2).clamp_min(0))
-            for name, (n, first, second) in self._summed().items()
-        }
-
-    def _summed(self) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
-        self.close()
-        if not parallel.active():
-            return self._sums
-        totals = {
-            name: (n.clone(), first.clone(), second.clone())
-            for name, (n, first, second) in self._sums.items()
-        }
-        parallel.sum_in_place([tensor for sums in totals.values() for tensor in sums])
-        return totals
 
 
 @dataclass(frozen=True, kw_only=True)

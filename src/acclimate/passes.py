@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -99,18 +99,21 @@ class Passes:
         """Some images' share of one class per image; None when there are none."""
         return self._classes.of(classes)[rows] if len(classes) else None
 
-    def score(self, tally: Tally, answers: Answers, *, source: Tensor) -> Tensor:
-        """Add answers that were put aside to a tally; the predicted classes."""
+    def score(
+        self, tally: Tally, answers: Answers, *, source: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Add answers that were put aside to a tally; their logits, rows and predicted classes."""
         if answers.losses:
             total = torch.stack([loss * images for loss, images in answers.losses]).sum()
             tally.add_loss(total, images=sum(images for _, images in answers.losses))
         logits, rows = answers.take()
-        return tally.update(
+        top = tally.update(
             logits,
             labels=self.labels_of(rows),
             source=self.of(source, rows),
             scoring=self.images.scoring,
         )
+        return logits, rows, top
 
     @torch.no_grad()
     def predict(
@@ -131,9 +134,9 @@ class Passes:
         answers = Answers()
 
         def score() -> None:
-            logits, rows = answers.together()
+            logits, rows, top = self.score(tally, answers, source=source)
             confidence[rows] = logits.float().softmax(dim=1).amax(dim=1)
-            classes[rows] = self.score(tally, answers, source=source)
+            classes[rows] = top
 
         for batch in self.batches(title, order=order):
             answers.add(self.whole(forward(batch), batch), batch.rows)
@@ -176,13 +179,29 @@ class Answers:
         """Whether it is time."""
         return self.images >= _ENOUGH
 
-    def together(self) -> tuple[Tensor, Tensor]:
-        """All logits and rows."""
-        return torch.cat(self._logits), torch.cat(self._rows)
+    def pack(self) -> dict[str, Tensor]:
+        """What was put aside, for a checkpoint: scores must not hang on when one is written."""
+        if not self.images:
+            return {}
+        packed = {"logits": torch.cat(self._logits), "rows": torch.cat(self._rows)}
+        if self.losses:
+            packed["losses"] = torch.stack([loss for loss, _ in self.losses])
+            packed["counts"] = torch.tensor([images for _, images in self.losses])
+        return packed
+
+    def unpack(self, packed: Mapping[str, Tensor], device: torch.device) -> None:
+        """Go on from a checkpoint."""
+        self.take()
+        if packed:
+            self.add(packed["logits"].to(device), packed["rows"].to(device))
+        if "losses" in packed:
+            losses = packed["losses"].to(device).unbind()
+            self.losses = list(zip(losses, packed["counts"].tolist(), strict=True))
 
     def take(self) -> tuple[Tensor, Tensor]:
         """All logits and rows, and begin anew."""
-        taken = self.together()
+        none = torch.zeros(0)
+        taken = torch.cat(self._logits or [none]), torch.cat(self._rows or [none])
         self.images = 0
         for each in (self._logits, self._rows, self.losses):
             each.clear()

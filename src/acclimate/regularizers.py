@@ -31,5 +31,7 @@ def forget(learner: Learner) -> None:
     learner.restore_source()
     learner.states["optimizer"].state.clear()
     learner.statistics.release()
-    for slot in ("normalization", "teacher", "filter"):
+    # Only what it remembers: pools and recordings know the control itself.
+    learner.statistics.running = learner.parts["normalization"].prepare(learner).running
+    for slot in ("teacher", "filter"):
         learner.states[slot] = learner.parts[slot].prepare(learner)

@@ -19,10 +19,10 @@ from acclimate.guard import Guard, Watch, drift
 from acclimate.history import EpochRecord, Event, History
 from acclimate.learner import Learner
 from acclimate.metrics import Scores, Tally
-from acclimate.normalization import StatisticsPool
 from acclimate.passes import Answers, Passes, Predictions
 from acclimate.run_folder import fingerprint
 from acclimate.state import pack, under, unpack
+from acclimate.statistics_pool import StatisticsPool
 from acclimate.verdict import Verdict, judge, label_free_score
 from acclimate.words import Keep
 
@@ -74,10 +74,10 @@ class AdaptationRun:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and a JSON record from which :meth:`load_state` goes on."""
-        self._score()
         tensors = {f"learner/{k}": v for k, v in self.learner.state_tensors().items()}
         for name in ("progress", "watch", "tally"):
             tensors |= {f"{name}/{k}": v for k, v in pack(getattr(self, name)).items()}
+        tensors |= {f"answers/{k}": v for k, v in self._answers.pack().items()}
         acceleration = asdict(self.learner.network.acceleration)
         return tensors, {"history": self.history.to_dict(), "acceleration": acceleration}
 
@@ -86,10 +86,11 @@ class AdaptationRun:
         self.learner.load_state_tensors(under("learner/", tensors))
         for name in ("progress", "watch", "tally"):
             unpack(getattr(self, name), under(f"{name}/", tensors))
+        self._answers.unpack(under("answers/", tensors), self.passes.device)
         self.history = History.from_dict(record["history"])
         # The same way to the end, even if another would look faster today.
         self.learner.network.decelerate()
-        self.learner.network.accelerate(Acceleration(**record["acceleration"]))
+        self.learner.network.accelerate(Acceleration(**record["acceleration"]), verified=True)
 
     # The run, from top to bottom.
 

@@ -94,8 +94,9 @@ def transform(state: Any, change: Callable[[Tensor], Tensor]) -> None:
     if isinstance(state, torch.optim.Optimizer):
         for moments in state.state.values():
             for key, value in moments.items():
-                if isinstance(value, Tensor) and value.ndim:  # step counters stay where they are
+                if isinstance(value, Tensor) and value.ndim:
                     moments[key] = change(value)
+        _place_counters(state)
         return
     for name, value in _public_fields(state):
         if isinstance(value, Tensor):
@@ -131,6 +132,18 @@ def _unpack_optimizer(optimizer: torch.optim.Optimizer, packed: Mapping[str, Ten
     optimizer.state.clear()
     for index, parameter in enumerate(_parameters(optimizer)):
         for key, value in under(f"{index}.", packed).items():
-            # Adam's step counter stays on the CPU unless capturable; moments follow the parameter.
-            device = value.device if value.ndim == 0 else parameter.device
-            optimizer.state[parameter][key] = value.to(device).clone()
+            optimizer.state[parameter][key] = value.to(parameter.device).clone()
+    _place_counters(optimizer)
+
+
+def _place_counters(optimizer: torch.optim.Optimizer) -> None:
+    """Adam's counters of steps belong with the parameters on a GPU, else on the CPU."""
+    for group in optimizer.param_groups:
+        if "capturable" not in group:
+            continue
+        group["capturable"] = all(p.is_cuda for p in group["params"])
+        for parameter in group["params"]:
+            moments = optimizer.state.get(parameter, {})
+            if "step" in moments:
+                device = parameter.device if group["capturable"] else "cpu"
+                moments["step"] = moments["step"].to(device)

@@ -138,3 +138,37 @@ def test_work_that_reads_back_is_done_as_it_is_and_it_is_said() -> None:
     assert not replayed
     torch.testing.assert_close(result, 3 * x)
     assert not recorder(x)[1]
+
+
+def test_what_is_no_number_stays_none() -> None:
+    learner = Learner(
+        Residual().cuda(),
+        get_recipe("ent", {}),
+        acceleration=Acceleration(channels_last=True, fused=True, recorded=True),
+    )
+    x = torch.rand(8, 3, 32, 32, device="cuda")
+    learner.predict(x)
+    x[0, 0, 0, 0] = float("nan")
+    assert not torch.isfinite(learner.predict(x)).all()
+
+
+def test_adam_goes_on_from_a_checkpoint() -> None:
+    x = torch.rand(6, 32, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
+    options = {"optimizer": "adam", "optimizer.lr": 1e-2}
+    learners = [Learner(Residual().cuda(), get_recipe("ent", options)) for _ in range(2)]
+    for batch in x[:3]:
+        learners[0].step(batch)
+    stored = {name: tensor.cpu() for name, tensor in learners[0].state_tensors().items()}
+    learners[1].load_state_tensors(stored)
+    for batch in x[3:]:
+        ours, theirs = (learner.step(batch).logits for learner in learners)
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_any_gpu_will_do() -> None:
+    model = Residual().to("cuda:1")
+    how = Acceleration(channels_last=True, fused=True, recorded=True)
+    learner = Learner(model, get_recipe("ent", {}), acceleration=how)
+    for _ in range(6):
+        learner.step(torch.rand(16, 3, 32, 32, device="cuda:1"))

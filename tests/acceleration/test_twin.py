@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acclimate.acceleration import Acceleration, make_twin
+from acclimate.acceleration import EXACT, Acceleration, make_twin
 from acclimate.acceleration.frozen_conv import FrozenConv
 from acclimate.acceleration.fused_norm import FusedNorm, Pool, Statistics, fused_norm
 from acclimate.acceleration.stem_conv import StemConv
+from acclimate.errors import AcclimateWarning
 from acclimate.learner import Learner
 from acclimate.recipes import get_recipe
 from nets import Residual
@@ -160,3 +164,126 @@ def test_pooling_looks_only_at_what_it_let_through() -> None:
         strict=True,
     ):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+# What a twin must not do
+
+
+def fused(model: nn.Module, recipe: str = "ent", **options: Any) -> Learner:
+    how = Acceleration(fused=True)
+    return Learner(model, get_recipe(recipe, {"optimizer.lr": 0.01, **options}), acceleration=how)
+
+
+def test_arguments_with_defaults_stay_at_their_defaults() -> None:
+    class Labelled(Residual):
+        def forward(self, x: Tensor, labels: Tensor | None = None) -> Tensor:
+            logits = super().forward(x)
+            return logits if labels is None else F.cross_entropy(logits, labels)
+
+    assert fused(Labelled()).step(torch.rand(8, 3, 16, 16)).logits.shape == (8, 5)
+
+
+def test_a_scaled_sum_is_no_plain_one() -> None:
+    class Scaled(Residual):
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.pool(self.relu(self.first(self.stem(x))))
+            out = self.relu(torch.add(self.second(self.conv(x)), x, alpha=0.1))
+            logits: Tensor = self.last(out.mean(dim=(2, 3)))
+            return logits
+
+    model = Scaled()
+    ready(model, batch=True)
+    twin = make_twin(model, dtype=torch.float32)
+    assert twin is not None
+    x = torch.rand(4, 3, 16, 16)
+    torch.testing.assert_close(twin(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["", "conv", "relu", "pool"])
+def test_hooks_are_heard(name: str) -> None:
+    model = Residual()
+    calls: list[int] = []
+    learner = fused(model)
+    learner.step(torch.rand(8, 3, 16, 16))
+    learner.model.get_submodule(name).register_forward_hook(lambda *_: calls.append(1))
+    learner.step(torch.rand(8, 3, 16, 16))
+    assert calls
+
+
+def test_a_hook_that_changes_the_images_changes_them_for_the_source_too() -> None:
+    def darker(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (inputs[0] * 0.5,)
+
+    models = [Residual(), Residual()]
+    for model in models:
+        model.register_forward_pre_hook(darker)
+    exact = Learner(models[0], get_recipe("ent", {}))
+    fast = fused(models[1])
+    x = torch.rand(8, 3, 16, 16)
+    ours, theirs = fast.source_forward(x).logits, exact.source_forward(x).logits
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_parameters_off_the_path_may_learn() -> None:
+    class Auxiliary(Residual):
+        def __init__(self) -> None:
+            super().__init__()
+            self.aux = nn.BatchNorm2d(16)
+
+    learner = fused(Auxiliary(), "rpl-epoch")
+    for _ in range(2):
+        learner.start_epoch()
+        learner.step(torch.rand(8, 3, 16, 16))
+    assert torch.isfinite(learner.source_forward(torch.rand(8, 3, 16, 16)).logits).all()
+
+
+def test_new_weights_are_new_in_the_twin_too() -> None:
+    learner, other = fused(Residual()), Residual()
+    x = torch.rand(8, 3, 16, 16)
+    learner.step(x)
+    with torch.no_grad():
+        for p in other.parameters():
+            p.mul_(1.5)
+    learner.model.load_state_dict(other.state_dict())
+    exact = Learner(other, get_recipe("ent", {}))
+    torch.testing.assert_close(learner.predict(x), exact.predict(x), rtol=1e-3, atol=1e-4)
+
+
+def test_a_twin_that_fails_is_given_up_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(FusedNorm, "forward", broken)  # as where Triton finds no compiler
+    learner = fused(Residual())
+    with pytest.warns(AcclimateWarning, match="no compiler here; it runs exactly instead"):
+        assert learner.step(torch.rand(8, 3, 16, 16)).logits.shape == (8, 5)
+    assert learner.network.acceleration == EXACT
+
+
+def test_checking_counts_in_no_pool() -> None:
+    x = torch.rand(32, 3, 16, 16)
+    learner = fused(Residual())
+    pool = learner.statistics.pool()
+    learner.predict(x)
+    pool.close()
+    (count, _, _) = pool._sums["first"]
+    assert int(count) == 32 * 8 * 8
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    learner = fused(Residual())
+    x = torch.rand(8, 3, 16, 16)
+    learner.step(x)
+    copied = copy.deepcopy(learner)
+    before = learner.predict(x)
+    for _ in range(3):
+        copied.step(x)
+    torch.testing.assert_close(learner.predict(x), before)
+    assert not torch.equal(copied.predict(x), before)
+
+
+def test_the_record_says_what_was_done() -> None:
+    learner = Learner(Branching(), get_recipe("ent", {}), acceleration=Acceleration(fused=True))
+    learner.step(torch.rand(8, 3, 4, 4))
+    learner.release()
+    assert not learner.ran.fused

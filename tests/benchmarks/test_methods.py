@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))  # as when it is run
+sys.path.append(str(ROOT / "benchmarks"))  # as when it is run
 SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "methods.py"))
 
 
@@ -34,9 +34,7 @@ def test_means_over_corruptions_and_streams_through_all() -> None:
 
 
 def test_a_mean_over_some_corruptions_is_none() -> None:
-    with pytest.raises(
-        SCRIPT["TableError"], match="expected 15 .* tent online, got 14"
-    ):
+    with pytest.raises(SCRIPT["TableError"], match="15 corruptions of tent online, got 14"):
         SCRIPT["methods_table"]([row("tent", "online", 20.0) for _ in range(14)])
 
 

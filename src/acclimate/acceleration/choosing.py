@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from importlib.util import find_spec
+from pathlib import Path
 from typing import get_args
 
 import torch
@@ -19,14 +21,18 @@ __all__ = ["check_speed", "choose"]
 _WORTH_A_LOOK = 0.05  # seconds of a batch on a CPU: below, there is nothing to be gained
 _GAIN = 1.1
 _ROUNDS = 2
+_WORTH_COMPILING = 300  # steps
 _AT_MOST = 32  # pictures to measure with
 
 
-def choose(model: nn.Module, images: Tensor, *, speed: Speed) -> Acceleration:
+def choose(
+    model: nn.Module, images: Tensor, *, speed: Speed, steps: int | None = None
+) -> Acceleration:
     """How to run a model on batches like these.
 
     "exact" changes nothing. On a GPU the rest is known beforehand: bfloat16, channels last, fused
-    batch norm and recorded steps.
+    batch norm and recorded steps. Kernels are compiled once per machine, which takes about ten
+    seconds: "auto" does not do it for so few ``steps`` that they would not pay.
     On a CPU it is measured, since it hangs on the processor: "auto" tries channels last, and
     bfloat16 where the processor computes in it; "max" the latter in any case.
 
@@ -39,7 +45,9 @@ def choose(model: nn.Module, images: Tensor, *, speed: Speed) -> Acceleration:
     convolves = _likes_channels_last(model)
     if images.device.type == "cuda":
         half = torch.cuda.is_bf16_supported()
+        short = speed == "auto" and steps is not None and steps < _WORTH_COMPILING
         fused = half and convolves and find_spec("triton") is not None
+        fused = fused and (not short or _compiled())
         return Acceleration(channels_last=convolves, half=half, fused=fused, recorded=True)
     if images.device.type != "cpu":  # nobody has tried
         return EXACT
@@ -50,6 +58,12 @@ def check_speed(speed: str) -> None:
     """Refuse a word that is none."""
     if speed not in get_args(Speed):
         raise unknown_name("speed", speed, get_args(Speed))
+
+
+def _compiled() -> bool:
+    """Whether this machine has compiled the kernels before."""
+    kept = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache"
+    return next(Path(kept).glob("*/_input_gradient.cubin"), None) is not None
 
 
 def _takes(model: nn.Module, images: Tensor) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 __all__ = ["FrozenConv"]
 
@@ -21,6 +22,7 @@ class _FrozenConv(torch.autograd.Function):
         return F.conv2d(x, weight, bias, layer.stride, layer.padding, layer.dilation, layer.groups)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (weight,) = ctx.saved_tensors
         layer: nn.Conv2d = ctx.layer
@@ -41,6 +43,20 @@ class _FrozenConv(torch.autograd.Function):
         return gradient, None, None, None
 
 
+def _laid_out(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """The weights in ``dtype``, channels last; the same tensor where they are so already.
+
+    A kernel of one pixel is "contiguous" either way, but cuDNN goes by the strides.
+    """
+    _, channels, _, width = weight.shape
+    strides = weight[0].numel(), 1, width * channels, channels
+    if weight.dtype == dtype and weight.stride() == strides:
+        return weight
+    return torch.empty_strided(weight.shape, strides, dtype=dtype, device=weight.device).copy_(
+        weight
+    )
+
+
 class FrozenConv(nn.Module):
     """A convolution in the place of the original, with its weights in ``dtype``, channels last.
 
@@ -54,11 +70,8 @@ class FrozenConv(nn.Module):
 
     def __init__(self, layer: nn.Conv2d, *, dtype: torch.dtype) -> None:
         super().__init__()
-        # Copied, since a kernel of one pixel is "contiguous" either way, but cuDNN goes by strides.
-        weight = torch.empty_like(layer.weight, dtype=dtype, memory_format=torch.channels_last)
-        weight.copy_(layer.weight.detach())
         bias = None if layer.bias is None else layer.bias.detach().to(dtype)
-        self.register_buffer("weight", weight, persistent=False)
+        self.register_buffer("weight", _laid_out(layer.weight.detach(), dtype), persistent=False)
         self.register_buffer("bias", bias, persistent=False)
         self._layer = (layer,)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
 from acclimate.acceleration import plain_norm, plain_pool
@@ -54,6 +55,7 @@ class _FusedNorm(torch.autograd.Function):
         return (out, out.detach()) if fork else out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         first, second = _given(grads)
         if first is None:
@@ -91,6 +93,7 @@ class _FusedPool(torch.autograd.Function):
         return (out, out.detach()) if fork else out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         first, second = _given(grads)
         if first is None:
@@ -158,13 +161,17 @@ def fused_norm(
 
 
 def interferes(module: nn.Module) -> bool:
-    """Whether a hook hangs on a module that does not say it only looks, at the same every time.
+    """Whether a hook hangs on a module that does more than look.
+
+    One that comes before the module and says that it is ``steady`` does not: it looks, and does the
+    same every time.
 
     >>> interferes(nn.ReLU())
     False
     """
-    hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
-    return not all(getattr(hook, "steady", False) for hook in hooks)
+    before = module._forward_pre_hooks.values()
+    behind = module._forward_hooks or module._backward_hooks or module._backward_pre_hooks
+    return bool(behind) or not all(getattr(hook, "steady", False) for hook in before)
 
 
 class FusedNorm(nn.Module):

@@ -31,11 +31,12 @@ class Recorder:
     """Does work on batches; after a few of one shape it replays a recording of it.
 
     The work must do the same on the device every time, and read nothing back from it. All that it
-    remembers must be changed in place; where a tensor is replaced by another, ask :meth:`forget`.
+    remembers must be changed in place; where a tensor is replaced by another, make another
+    recorder. ``memory`` gives the memory pool that recordings which never run at one time share.
     """
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, work: Work, *, memory: Callable[[], Any] | None = None) -> None:
+        self._work, self._memory = work, memory
         self._seen: Counter[_Kind] = Counter()
         self._recordings: dict[_Kind, _Recording] = {}
         self._stream: Any = None
@@ -50,23 +51,24 @@ class Recorder:
         self._seen[kind] += 1
         if self._gave_up or self._seen[kind] <= _WARM_UP or len(self._recordings) == _AT_MOST:
             return self._aside(images), False
+        recording = self._record(images)
+        if recording is None:
+            return self._aside(images), False
+        self._recordings[kind] = recording
+        return recording.replay(images), False
+
+    def _record(self, images: Tensor) -> _Recording | None:
         try:
-            recording = _Recording(self._work, images, self._stream)
+            memory = None if self._memory is None else self._memory()
+            return _Recording(self._work, images, self._stream, memory)
         except RuntimeError as error:
             self._gave_up = True
             warnings.warn(
                 f"a step could not be recorded, so it runs as it is: {error}".splitlines()[0],
                 AcclimateWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-            return self._aside(images), False
-        self._recordings[kind] = recording
-        return recording.replay(images), False
-
-    def forget(self) -> None:
-        """Record anew: the tensors are others now."""
-        self._recordings.clear()
-        self._seen.clear()
+            return None
 
     def _aside(self, images: Tensor) -> tuple[Tensor, ...]:
         """Work on a stream of its own, as the recording will: autograd remembers streams."""
@@ -84,13 +86,13 @@ class Recorder:
 
 
 class _Recording:
-    def __init__(self, work: Work, like: Tensor, stream: Any) -> None:
+    def __init__(self, work: Work, like: Tensor, stream: Any, memory: Any) -> None:
         self._images = like.clone()
         self._graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(like.device)
         with torch.cuda.stream(stream):
             # Another thread reads pictures ahead, and may allocate what it likes.
-            self._graph.capture_begin(capture_error_mode="thread_local")
+            self._graph.capture_begin(pool=memory, capture_error_mode="thread_local")
             try:
                 self._results = work(self._images)
             finally:

@@ -137,7 +137,7 @@ def _normalize(
             place = r.to(tl.int64)[:, None] * (channels // 8) + b[None, :]
             known = (r < rows)[:, None] & (b < channels // 8)[None, :]
             tl.store(above + place, byte.to(tl.uint8), mask=known)
-        value = tl.maximum(value, 0.0)
+        value = tl.where(value < 0, 0.0, value)  # not tl.maximum, which makes 0 of NaN
     tl.store(out + at, value.to(out.dtype.element_ty), mask=there)
 
 

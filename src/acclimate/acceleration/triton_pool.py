@@ -45,7 +45,7 @@ def _normalize_and_pool(
         there = (valid & (r < rows))[:, None] & inside[None, :]
         value = tl.load(x + place[:, None] * channels + c[None, :], mask=there, other=0.0)
         value = value.to(tl.float32) * scale[None, :] + offset[None, :]
-        better = there & (value > best)
+        better = there & ((value > best) | (value != value))  # NaN stays NaN
         best = tl.where(better, value, best)
         which = tl.where(better, number, which)
     there = (r < rows)[:, None] & inside[None, :]

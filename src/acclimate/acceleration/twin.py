@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from acclimate.acceleration.frozen_conv import FrozenConv
 from acclimate.acceleration.fused_norm import FusedNorm
 from acclimate.acceleration.stem_conv import StemConv
 
-__all__ = ["make_twin"]
+__all__ = ["bypassed", "make_twin"]
 
 _ADD: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
 _RELU: tuple[Callable[..., Any], ...] = (F.relu, F.relu_, torch.relu, torch.relu_)
@@ -23,8 +24,11 @@ _RELU: tuple[Callable[..., Any], ...] = (F.relu, F.relu_, torch.relu, torch.relu
 
 class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Batch norm of any kind is left whole: how it works is switched from outside."""
-        return isinstance(m, _BatchNorm) or super().is_leaf_module(m, module_qualified_name)
+        """Batch norm of any kind is left whole: how it works is switched from outside. So are
+        linear layers: features are taken from the hook before the last of them.
+        """
+        whole = isinstance(m, (_BatchNorm, nn.Linear))
+        return whole or super().is_leaf_module(m, module_qualified_name)
 
 
 def make_twin(model: nn.Module, *, dtype: torch.dtype) -> fx.GraphModule | None:
@@ -40,13 +44,37 @@ def make_twin(model: nn.Module, *, dtype: torch.dtype) -> fx.GraphModule | None:
     True
     """
     try:
-        graph = _Tracer().trace(model)
-        twin = fx.GraphModule(model, graph)
+        return _make_twin(model, dtype)
     except Exception:  # whatever a model does that tracing does not follow
         return None
-    layers = {n.target for n in graph.nodes if n.op == "call_module"}
+
+
+def bypassed(model: nn.Module, twin: fx.GraphModule) -> list[nn.Module]:
+    """The modules that a twin does not call as they are: hooks on them would be missed.
+
+    Batch norm is none of them: its stand-in looks for hooks itself.
+    """
+    called = {str(node.target) for node in twin.graph.nodes if node.op == "call_module"}
+    norms = {name for name in called if isinstance(twin.get_submodule(name), FusedNorm)}
+    kept = {name for name in called if _same(model, twin, name)} | norms
+    return [
+        module
+        for name, module in model.named_modules()
+        if not any(name == each or name.startswith(f"{each}.") for each in kept)
+    ]
+
+
+def _same(model: nn.Module, twin: nn.Module, name: str) -> bool:
+    return twin.get_submodule(name) is model.get_submodule(name)
+
+
+def _make_twin(model: nn.Module, dtype: torch.dtype) -> fx.GraphModule | None:
+    parameters = inspect.signature(model.forward).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    graph = _Tracer().trace(model, concrete_args=defaults)
+    twin = fx.GraphModule(model, graph)
     replaced = False
-    for name in sorted(str(layer) for layer in layers):
+    for name in sorted({str(n.target) for n in graph.nodes if n.op == "call_module"}):
         module = model.get_submodule(name)
         if _fusible(module):
             assert isinstance(module, nn.BatchNorm2d)
@@ -65,10 +93,10 @@ def make_twin(model: nn.Module, *, dtype: torch.dtype) -> fx.GraphModule | None:
     called = [node for node in graph.nodes if node.op == "call_module"]
     for node in called:
         if type(_module(twin, node)) is nn.Identity:
-            node.replace_all_uses_with(node.args[0])
+            node.replace_all_uses_with(node.all_input_nodes[0])
             graph.erase_node(node)
     for node in called:
-        if isinstance(_module(twin, node), FusedNorm):
+        if isinstance(_module(twin, node), FusedNorm) and len(node.args) == 1:
             _take_in(twin, node)
     graph.lint()
     twin.recompile()
@@ -88,7 +116,7 @@ def _take_in(twin: fx.GraphModule, norm: fx.Node) -> None:
     """Let a batch norm do what follows it, if nobody else looks: addition, rectifier, pooling."""
     taken, residual, pool = [norm], None, None
     following = _only_user(norm)
-    if following is not None and _is_sum(following):
+    if following is not None and _is_sum(following, norm):
         others = [each for each in following.args if each is not norm]
         if len(others) == 1:
             residual = others[0]
@@ -133,10 +161,13 @@ def _only_user(node: fx.Node) -> fx.Node | None:
     return users[0] if len(users) == 1 else None
 
 
-def _is_sum(node: fx.Node) -> bool:
-    if node.op == "call_function" and node.target in _ADD:
-        return len(node.args) == 2 and all(isinstance(a, fx.Node) for a in node.args)
-    return False
+def _is_sum(node: fx.Node, norm: fx.Node) -> bool:
+    """Whether a node adds something to a norm's output, and to nothing else in place."""
+    if node.op != "call_function" or node.target not in _ADD or node.kwargs:
+        return False
+    if node.target is operator.iadd and node.args[0] is not norm:
+        return False
+    return len(node.args) == 2 and all(isinstance(each, fx.Node) for each in node.args)
 
 
 def _is_relu(twin: fx.GraphModule, node: fx.Node) -> bool:

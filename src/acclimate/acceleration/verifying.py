@@ -9,6 +9,7 @@ __all__ = ["differs", "turns_away"]
 
 _MEAN_LIMIT = 0.02
 _ALIGNED = 0.98
+_LONGER = 1.25
 _SURE = 0.9
 """An exact answer with this much probability must not change."""
 
@@ -39,11 +40,16 @@ def turns_away(fast: Tensor, exact: Tensor) -> str | None:
 
     >>> turns_away(torch.tensor([1.0, 0.1]), torch.tensor([1.0, 0.0])) is None
     True
-    >>> turns_away(torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.0]))
+    >>> turns_away(torch.tensor([0.7, 0.7]), torch.tensor([1.0, 0.0]))
     'its gradient points elsewhere (cosine 0.707)'
+    >>> turns_away(torch.tensor([2.0, 0.0]), torch.tensor([1.0, 0.0]))
+    'its gradient is 2 times as long'
     """
-    norms = float(fast.double().norm() * exact.double().norm())
-    if norms == 0:
+    ours, theirs = fast.double(), exact.double()
+    if not float(theirs.norm()):
         return None
-    cosine = float(fast.double() @ exact.double()) / norms
+    longer = float(ours.norm() / theirs.norm())
+    if not 1 / _LONGER < longer < _LONGER:
+        return f"its gradient is {longer:.3g} times as long"
+    cosine = float(ours @ theirs / (ours.norm() * theirs.norm()))
     return None if cosine > _ALIGNED else f"its gradient points elsewhere (cosine {cosine:.3f})"

@@ -1,7 +1,7 @@
 """The measured tables of this project: plans that are run, kept and exported.
 
-    python benchmarks/sweeps.py run cifar10c --root DATA --store cifar10c.db [--workers 6]
-    python benchmarks/sweeps.py export cifar10c --store cifar10c.db
+    python benchmarks/measure.py run cifar10c --root DATA --store cifar10c.db [--workers 6]
+    python benchmarks/measure.py export cifar10c --store cifar10c.db
 
 A plan (plans/NAME.yaml) is a list of stages. Each lets ``acclimate tune`` choose options on
 hold-out shifts, and measures the choice with ``acclimate bench``: the words in it are those of the
