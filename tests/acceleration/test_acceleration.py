@@ -190,7 +190,7 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
 
 
 def forced(monkeypatch: pytest.MonkeyPatch, how: Acceleration) -> None:
-    def chosen(*_: object, speed: str) -> Acceleration:
+    def chosen(*_: object, speed: str, steps: int | None = None) -> Acceleration:
         return EXACT if speed == "exact" else how
 
     monkeypatch.setattr("acclimate.adaptation.choose", chosen)
