@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from acclimate.acceleration import Acceleration, Recorder, plain_norm, plain_pool
+from acclimate.acceleration.plain_norm import Activation
 from acclimate.learner import Learner
 from acclimate.recipes import get_recipe
 from nets import Residual
@@ -26,9 +27,9 @@ def pictures(shape: tuple[int, ...], dtype: torch.dtype, *, middle: float = 0.0)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("adds", [True, False])
 @pytest.mark.parametrize("two", [True, False])
-@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("activation", ["none", "relu", "relu6", "silu"])
 def test_kernels_give_what_the_plain_form_gives(
-    shape: tuple[int, ...], dtype: torch.dtype, adds: bool, two: bool, relu: bool
+    shape: tuple[int, ...], dtype: torch.dtype, adds: bool, two: bool, activation: Activation
 ) -> None:
     from acclimate.acceleration import triton_norm
 
@@ -43,23 +44,23 @@ def test_kernels_give_what_the_plain_form_gives(
     plain = plain_norm.batch_coefficients(x, weight, bias, origin, eps=1e-5)
     fused = triton_norm.batch_coefficients(x, weight, bias, origin, eps=1e-5)
     torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4)
-    residual = pictures(shape, dtype) if adds else None
-    ours, above = triton_norm.normalize(x, plain, residual, relu=relu)
-    theirs, mask = plain_norm.normalize(x, plain, residual, relu=relu)
+    residual = pictures(shape, dtype) if adds and activation in ("none", "relu") else None
+    ours, above = triton_norm.normalize(x, plain, residual, activation=activation)
+    theirs, mask = plain_norm.normalize(x, plain, residual, activation=activation)
     torch.testing.assert_close(ours, theirs, **close)
     gradient = pictures(shape, dtype)
     second = pictures(shape, dtype) if two else None
     ours, kept = triton_norm.parameter_gradients(
-        gradient, second, x, plain, above, relu=relu, batch=True
+        gradient, second, x, plain, above, activation=activation, batch=True
     )
     theirs, masked = plain_norm.parameter_gradients(
-        gradient, second, x, plain, mask, relu=relu, batch=True
+        gradient, second, x, plain, mask, activation=activation, batch=True
     )
     count = x.numel() // channels
     torch.testing.assert_close(ours[:2] / count, theirs[:2] / count, rtol=1e-3, atol=1e-3)
-    again = relu and above is None and second is None
-    ours = triton_norm.input_gradient(kept, x, plain, theirs, relu=again)
-    theirs = plain_norm.input_gradient(masked, x, plain, theirs, relu=False)
+    left: Activation = activation if above is None and second is None else "none"
+    ours = triton_norm.input_gradient(kept, x, plain, theirs, activation=left)
+    theirs = plain_norm.input_gradient(masked, x, plain, theirs, activation=left)
     torch.testing.assert_close(ours, theirs, **close)
 
 

@@ -16,6 +16,7 @@ from acclimate.acceleration.fused_norm import FusedNorm, Pool, Statistics, fused
 from acclimate.acceleration.stem_conv import StemConv
 from acclimate.errors import AcclimateWarning
 from acclimate.learner import Learner
+from acclimate.models._torchvision import import_torchvision
 from acclimate.recipes import get_recipe
 from nets import Residual
 
@@ -143,7 +144,7 @@ def test_two_readers_and_none() -> None:
     x = torch.rand(3, 8, 6, 6)
     one = torch.ones(8, requires_grad=True)
     source = Statistics(torch.zeros(8), torch.ones(8), 1e-5, True)
-    left, right = fused_norm(x, one, one, statistics=source, relu=True, fork=True)
+    left, right = fused_norm(x, one, one, statistics=source, activation="relu", fork=True)
     (both,) = torch.autograd.grad(left.sum() + 2 * right.sum(), one, retain_graph=True)
     (first,) = torch.autograd.grad(left.sum(), one)
     torch.testing.assert_close(both, 3 * first)
@@ -153,7 +154,7 @@ def test_pooling_looks_only_at_what_it_let_through() -> None:
     x = torch.randn(2, 8, 9, 7)
     weight, bias = torch.rand(8, requires_grad=True), torch.randn(8, requires_grad=True)
     source = Statistics(torch.zeros(8), torch.ones(8), 1e-5, True)
-    ours = fused_norm(x, weight, bias, statistics=source, relu=True, pool=Pool(3, 2, 1))
+    ours = fused_norm(x, weight, bias, statistics=source, activation="relu", pool=Pool(3, 2, 1))
     normed = F.batch_norm(x, None, None, weight, bias, training=True)
     theirs = F.max_pool2d(normed.relu(), 3, 2, 1)
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
@@ -287,3 +288,53 @@ def test_the_record_says_what_was_done() -> None:
     learner.step(torch.rand(8, 3, 4, 4))
     learner.release()
     assert not learner.ran.fused
+
+
+# Activations
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.ReLU6, nn.SiLU])
+@pytest.mark.parametrize("two", [True, False])
+def test_activations_are_taken_in(activation: type[nn.Module], two: bool) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.conv, self.norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
+            self.act, self.behind, self.last = activation(), nn.Conv2d(8, 8, 1), nn.Linear(8, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.act(self.norm(self.conv(x)))
+            x = self.behind(x) * x.mean(dim=(2, 3), keepdim=True) if two else self.behind(x)
+            logits: Tensor = self.last(x.mean(dim=(2, 3)))
+            return logits
+
+    model = Net()
+    learning = ready(model, batch=True)
+    twin = make_twin(model, dtype=torch.float32)
+    assert twin is not None
+    assert "act" not in {node.target for node in twin.graph.nodes}
+    x = torch.rand(4, 3, 9, 9)
+    theirs, ours = answer_and_gradients(model, x, learning), answer_and_gradients(twin, x, learning)
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-4, atol=1e-5)
+    for one, other in zip(ours[1], theirs[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_timms_batch_norm_keeps_its_activation() -> None:
+    import_torchvision()
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    model = timm.create_model("efficientnet_lite0", num_classes=5)
+    learning = ready(model, batch=True)
+    twin = make_twin(model, dtype=torch.float32)
+    assert twin is not None
+    kinds = [type(module) for module in twin.modules()]
+    assert kinds.count(FusedNorm) == len(learning) // 2
+    x = torch.rand(4, 3, 64, 64)
+    theirs, ours = answer_and_gradients(model, x, learning), answer_and_gradients(twin, x, learning)
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-3, atol=1e-4)
+    cosine = F.cosine_similarity(
+        *(torch.cat([g.flatten() for g in one[1]]) for one in (ours, theirs)), 0
+    )
+    assert float(cosine) > 0.999

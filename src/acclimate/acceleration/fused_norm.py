@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
 from acclimate.acceleration import plain_norm, plain_pool
+from acclimate.acceleration.plain_norm import Activation
 
 __all__ = ["FusedNorm", "Pool", "Statistics", "fused_norm", "interferes"]
 
@@ -44,13 +46,14 @@ class _FusedNorm(torch.autograd.Function):
         bias: Tensor,
         residual: Tensor | None,
         statistics: Statistics,
-        relu: bool,
+        activation: Activation,
         fork: bool,
     ) -> Tensor | tuple[Tensor, Tensor]:
         coefficients = _coefficients(x, weight, bias, statistics)
-        out, above = _pieces(x).normalize(x, coefficients, residual, relu=relu)
+        out, above = _pieces(x).normalize(x, coefficients, residual, activation=activation)
         ctx.save_for_backward(x, coefficients, above)
-        ctx.batch, ctx.relu, ctx.adds = statistics.batch, relu, residual is not None
+        ctx.batch, ctx.adds = statistics.batch, residual is not None
+        ctx.activation = activation
         ctx.set_materialize_grads(False)
         return (out, out.detach()) if fork else out
 
@@ -63,12 +66,13 @@ class _FusedNorm(torch.autograd.Function):
         x, coefficients, above = ctx.saved_tensors
         pieces = _pieces(x)
         gradients, kept = pieces.parameter_gradients(
-            first, second, x, coefficients, above, relu=ctx.relu, batch=ctx.batch
+            first, second, x, coefficients, above, activation=ctx.activation, batch=ctx.batch
         )
         own = None
         if ctx.needs_input_grad[0]:
-            again = ctx.relu and above is None and second is None
-            own = pieces.input_gradient(kept, x, coefficients, gradients, relu=again)
+            done = above is not None or second is not None
+            left = "none" if done else ctx.activation
+            own = pieces.input_gradient(kept, x, coefficients, gradients, activation=left)
         return own, gradients[0], gradients[1], kept if ctx.adds else None, None, None, None
 
 
@@ -135,29 +139,32 @@ def fused_norm(
     residual: Tensor | None = None,
     *,
     statistics: Statistics,
-    relu: bool,
+    activation: Activation = "none",
     pool: Pool | None = None,
     fork: bool = False,
 ) -> Any:
-    """Batch norm of pictures, plus ``residual``, rectified, and pooled, in few passes over memory.
+    """Batch norm of pictures, plus ``residual``, activated, and pooled, in few passes over memory.
 
-    ``fork`` hands the result to two readers, so that adding up their gradients is part of the
-    backward pass.
+    Only a rectifier may follow a residual. ``fork`` hands the result to two readers, so that adding
+    up their gradients is part of the backward pass.
 
     >>> x, one, zero = torch.rand(2, 8, 4, 4), torch.ones(8), torch.zeros(8)
-    >>> y = fused_norm(x, one, zero, x, statistics=Statistics(zero, one, 1e-5, True), relu=True)
+    >>> own = Statistics(zero, one, 1e-5, batch=True)
+    >>> y = fused_norm(x, one, zero, x, statistics=own, activation="relu")
     >>> torch.allclose(y, (F.batch_norm(x, None, None, training=True) + x).relu(), atol=1e-5)
     True
     """
     x = x.contiguous(memory_format=_LAST)
     if residual is not None:
         residual = residual.to(x.dtype).contiguous(memory_format=_LAST)
-    if pool is not None and relu and residual is None and not x.requires_grad:
+    rectified = activation == "relu" and residual is None
+    if pool is not None and rectified and not x.requires_grad:
         return _FusedPool.apply(x, weight, bias, statistics, pool, fork)  # type: ignore[no-untyped-call]
-    if pool is None:
-        return _FusedNorm.apply(x, weight, bias, residual, statistics, relu, fork)  # type: ignore[no-untyped-call]
-    out = F.max_pool2d(_FusedNorm.apply(x, weight, bias, residual, statistics, relu, False), *pool)  # type: ignore[no-untyped-call]
-    return (out, out) if fork else out
+    split = fork and pool is None
+    out = _FusedNorm.apply(x, weight, bias, residual, statistics, activation, split)  # type: ignore[no-untyped-call]
+    if pool is not None:
+        out = F.max_pool2d(out, *pool)
+    return (out, out) if fork and not split else out
 
 
 def interferes(module: nn.Module) -> bool:
@@ -180,27 +187,28 @@ class FusedNorm(nn.Module):
     A hook on the original that only looks is asked; for any other the original is taken.
     """
 
-    def __init__(self, layer: nn.BatchNorm2d) -> None:
+    def __init__(self, layer: nn.BatchNorm2d, *, activation: Activation = "none") -> None:
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
+        self.activation = activation  # the layer's own
         self._layer = (layer,)  # in a tuple: no module of this one
 
     def forward(
         self,
         x: Tensor,
         residual: Tensor | None = None,
-        relu: bool = False,
+        activation: Activation = "none",
         pool: tuple[int, int, int] | None = None,
         fork: bool = False,
     ) -> Any:
-        """Normalise, add, rectify, pool; twice the same, if two will read it."""
+        """Normalise, add, activate, pool; twice the same, if two will read it."""
         layer = self._layer[0]
         fits = residual is None or (residual.shape == x.shape and x.shape[1] % 8 == 0)
         if interferes(layer) or x.ndim != 4 or not fits:
             own: dict[str, Tensor] = {"weight": self.weight, "bias": self.bias}
             out: Tensor = functional_call(layer, own, (x,))
             out = out if residual is None else out + residual
-            out = F.relu(out) if relu else out
+            out = _ACTIVATIONS[activation](out)
             out = out if pool is None else F.max_pool2d(out, *pool)
             return (out, out) if fork else out
         for hook in layer._forward_pre_hooks.values():
@@ -214,7 +222,15 @@ class FusedNorm(nn.Module):
             self.bias,
             residual,
             statistics=source,
-            relu=relu,
+            activation=activation if self.activation == "none" else self.activation,
             pool=None if pool is None else Pool(*pool),
             fork=fork,
         )
+
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "silu": F.silu,
+}

@@ -8,10 +8,22 @@ the gradient of the input is made with.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["batch_coefficients", "input_gradient", "normalize", "parameter_gradients"]
+__all__ = [
+    "Activation",
+    "batch_coefficients",
+    "coefficients",
+    "input_gradient",
+    "normalize",
+    "parameter_gradients",
+]
+
+Activation = Literal["none", "relu", "relu6", "silu"]
 
 
 def batch_coefficients(
@@ -32,14 +44,23 @@ def coefficients(mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, *, eps
 
 
 def normalize(
-    x: Tensor, coefficients: Tensor, residual: Tensor | None, *, relu: bool
+    x: Tensor, coefficients: Tensor, residual: Tensor | None, *, activation: Activation
 ) -> tuple[Tensor, Tensor | None]:
-    """Normalised, with the residual added and rectified; and where the sum was above zero."""
-    out = x.float() * _wide(coefficients[2]) + _wide(coefficients[3])
+    """Normalised, with the residual added, and activated.
+
+    Behind a residual, which only a rectifier may follow: also where the sum was above zero.
+    """
+    out = _affine(x, coefficients)
     if residual is not None:
         out = out + residual.float()
-    above = out > 0 if relu and residual is not None else None
-    return (out.relu() if relu else out).to(x.dtype), above
+    above = out > 0 if residual is not None and activation == "relu" else None
+    if activation == "relu":
+        out = out.relu()
+    elif activation == "relu6":
+        out = F.relu6(out)
+    elif activation == "silu":
+        out = F.silu(out)
+    return out.to(x.dtype), above
 
 
 def parameter_gradients(
@@ -49,41 +70,57 @@ def parameter_gradients(
     coefficients: Tensor,
     above: Tensor | None,
     *,
-    relu: bool,
+    activation: Activation,
     batch: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients by channel, and the gradient behind the rectifier.
+    """Gradients by channel, and the gradient behind the activation.
 
     The output's gradient may come in two parts, from two readers. Alone and without a residual it
-    may come back as it was: whoever uses it rectifies again.
+    comes back as it was: whoever uses it takes it through the activation.
     """
     gradient = out_gradient.float()
     if second is not None:
         gradient = gradient + second.float()
-    if relu:
-        gradient = gradient * (_positive(x, coefficients) if above is None else above)
+    gradient = gradient * (_slope(x, coefficients, activation) if above is None else above)
     mean, rstd, scale, _ = coefficients
     hat = (x.float() - _wide(mean)) * _wide(rstd)
     weight, bias = (gradient * hat).sum(dim=(0, 2, 3)), gradient.sum(dim=(0, 2, 3))
     count = x.numel() // x.shape[1] if batch else torch.inf
     slope = -scale * rstd * weight / count
     rows = [weight, bias, scale, slope, -scale * bias / count - slope * mean]
-    return torch.stack(rows), gradient.to(out_gradient.dtype)
+    as_it_was = second is None and above is None
+    return torch.stack(rows), out_gradient if as_it_was else gradient.to(out_gradient.dtype)
 
 
 def input_gradient(
-    gradient: Tensor, x: Tensor, coefficients: Tensor, gradients: Tensor, *, relu: bool
+    gradient: Tensor,
+    x: Tensor,
+    coefficients: Tensor,
+    gradients: Tensor,
+    *,
+    activation: Activation,
 ) -> Tensor:
-    """The gradient of the input; ``relu`` where the gradient is not rectified yet."""
-    own = gradient.float()
-    if relu:
-        own = own * _positive(x, coefficients)
+    """The gradient of the input; ``activation`` where it has not been taken through it yet."""
+    own = gradient.float() * _slope(x, coefficients, activation)
     _, _, factor, slope, offset = gradients
     return (own * _wide(factor) + x.float() * _wide(slope) + _wide(offset)).to(x.dtype)
 
 
-def _positive(x: Tensor, coefficients: Tensor) -> Tensor:
-    return x.float() * _wide(coefficients[2]) + _wide(coefficients[3]) > 0
+def _affine(x: Tensor, coefficients: Tensor) -> Tensor:
+    return x.float() * _wide(coefficients[2]) + _wide(coefficients[3])
+
+
+def _slope(x: Tensor, coefficients: Tensor, activation: Activation) -> Tensor | float:
+    """The derivative of the activation, where the input leads."""
+    if activation == "none":
+        return 1.0
+    value = _affine(x, coefficients)
+    if activation == "relu":
+        return value > 0
+    if activation == "relu6":
+        return (value > 0) & (value < 6)
+    share = value.sigmoid()
+    return share * (1 + value * (1 - share))
 
 
 def _wide(values: Tensor) -> Tensor:

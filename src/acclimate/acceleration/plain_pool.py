@@ -25,7 +25,7 @@ def normalize_and_pool(
     >>> normalize_and_pool(x, as_it_is, window=2, stride=2, padding=0)
     (tensor([[[[3.]]]]), tensor([[[[2]]]]))
     """
-    above, _ = normalize(x, coefficients, None, relu=True)
+    above, _ = normalize(x, coefficients, None, activation="relu")
     out, chosen = F.max_pool2d(above, window, stride, padding, return_indices=True)
     return out, torch.where(out > 0, chosen, -1)
 

@@ -21,6 +21,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from acclimate.acceleration.plain_norm import Activation
+
 __all__ = [
     "batch_coefficients",
     "finish_gradients",
@@ -115,7 +117,7 @@ def _finish_moments(
 @triton.jit
 def _normalize(
     x, coefficients, residual, out, above, rows, channels, across,
-    relu: tl.constexpr, adds: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
+    activation: tl.constexpr, adds: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
     strip = tl.program_id(0) % across
     c = strip * wide + tl.arange(0, wide)
@@ -129,7 +131,7 @@ def _normalize(
     value = value * scale[None, :] + offset[None, :]
     if adds:
         value += tl.load(residual + at, mask=there, other=0.0).to(tl.float32)
-    if relu:
+    if activation == "relu":
         if adds:
             bits = tl.reshape((value > 0).to(tl.int32), (high, wide // 8, 8))
             byte = tl.sum(bits << tl.arange(0, 8)[None, None, :], 2)
@@ -138,13 +140,30 @@ def _normalize(
             known = (r < rows)[:, None] & (b < channels // 8)[None, :]
             tl.store(above + place, byte.to(tl.uint8), mask=known)
         value = tl.where(value < 0, 0.0, value)  # not tl.maximum, which makes 0 of NaN
+    elif activation == "relu6":
+        value = tl.where(value < 0, 0.0, tl.where(value > 6, 6.0, value))
+    elif activation == "silu":
+        value *= tl.sigmoid(value)
     tl.store(out + at, value.to(out.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def _behind(grad, value, activation: tl.constexpr):
+    """A gradient behind the activation of a value."""
+    if activation == "relu":
+        grad = tl.where(value > 0, grad, 0.0)
+    elif activation == "relu6":
+        grad = tl.where((value > 0) & (value < 6), grad, 0.0)
+    elif activation == "silu":
+        share = tl.sigmoid(value)
+        grad *= share * (1 + value * (1 - share))
+    return grad
 
 
 @triton.jit
 def _gradient_sums(
     gradient, second, x, coefficients, above, kept, partial, rows, channels, programs, across,
-    relu: tl.constexpr, bits: tl.constexpr, two: tl.constexpr, keeps: tl.constexpr,
+    activation: tl.constexpr, bits: tl.constexpr, two: tl.constexpr, keeps: tl.constexpr,
     unroll: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
     program, strip = tl.program_id(0) // across, tl.program_id(0) % across
@@ -172,8 +191,8 @@ def _gradient_sums(
                 byte = tl.load(above + place, mask=known, other=0).to(tl.int32)
                 spread = (byte[:, :, None] >> tl.arange(0, 8)[None, None, :]) & 1
                 grad = tl.where(tl.reshape(spread, (high, wide)) > 0, grad, 0.0)
-            elif relu:
-                grad = tl.where(value * scale + offset > 0, grad, 0.0)
+            else:
+                grad = _behind(grad, value * scale + offset, activation)
             if keeps:
                 tl.store(kept + at, grad.to(kept.dtype.element_ty), mask=there)
             total += grad
@@ -205,7 +224,7 @@ def _finish_gradients(
 @triton.jit
 def _input_gradient(
     gradient, x, coefficients, gradients, out, rows, channels, across,
-    relu: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
+    activation: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
     c = tl.program_id(0) % across * wide + tl.arange(0, wide)
     inside = c < channels
@@ -217,10 +236,10 @@ def _input_gradient(
     at = r.to(tl.int64)[:, None] * channels + c[None, :]
     grad = tl.load(gradient + at, mask=there, other=0.0).to(tl.float32)
     value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
-    if relu:
+    if activation != "none":
         scale = tl.load(coefficients + 2 * channels + c, mask=inside, other=0.0)
         offset = tl.load(coefficients + 3 * channels + c, mask=inside, other=0.0)
-        grad = tl.where(value * scale[None, :] + offset[None, :] > 0, grad, 0.0)
+        grad = _behind(grad, value * scale[None, :] + offset[None, :], activation)
     result = grad * factor[None, :] + value * slope[None, :] + shift[None, :]
     tl.store(out + at, result.to(out.dtype.element_ty), mask=there)
 
@@ -244,19 +263,21 @@ def batch_coefficients(
 
 
 def normalize(
-    x: Tensor, coefficients: Tensor, residual: Tensor | None, *, relu: bool
+    x: Tensor, coefficients: Tensor, residual: Tensor | None, *, activation: Activation
 ) -> tuple[Tensor, Tensor | None]:
     """See :func:`acclimate.acceleration.plain_norm.normalize`; a byte has eight channels."""
     channels = x.shape[1]
     rows = x.numel() // channels
     out = torch.empty_like(x)
     adds = residual is not None
-    above = x.new_empty((rows, channels // 8), dtype=torch.uint8) if adds and relu else None
+    above = None
+    if adds and activation == "relu":
+        above = x.new_empty((rows, channels // 8), dtype=torch.uint8)
     high, wide = tile(channels, values=4096)
     across = triton.cdiv(channels, wide)
     _normalize[(triton.cdiv(rows, high) * across,)](
         x, coefficients, residual if adds else x, out, x if above is None else above,
-        rows, channels, across, relu, adds, high, wide,
+        rows, channels, across, activation, adds, high, wide,
     )  # fmt: skip
     return out, above
 
@@ -268,7 +289,7 @@ def parameter_gradients(
     coefficients: Tensor,
     above: Tensor | None,
     *,
-    relu: bool,
+    activation: Activation,
     batch: bool,
 ) -> tuple[Tensor, Tensor]:
     """See :func:`acclimate.acceleration.plain_norm.parameter_gradients`."""
@@ -281,7 +302,7 @@ def parameter_gradients(
     _gradient_sums[(programs * across,)](
         out_gradient, second if two else out_gradient, x, coefficients, above if bits else x, kept,
         partial, rows, channels, programs, across,
-        relu, bits, two, bits or two, _SUMS["unroll"], high, wide,
+        activation, bits, two, bits or two, _SUMS["unroll"], high, wide,
     )  # fmt: skip
     return finish_gradients(partial, coefficients, share=1 / rows if batch else 0.0), kept
 
@@ -297,7 +318,12 @@ def finish_gradients(partial: Tensor, coefficients: Tensor, *, share: float) -> 
 
 
 def input_gradient(
-    gradient: Tensor, x: Tensor, coefficients: Tensor, gradients: Tensor, *, relu: bool
+    gradient: Tensor,
+    x: Tensor,
+    coefficients: Tensor,
+    gradients: Tensor,
+    *,
+    activation: Activation,
 ) -> Tensor:
     """See :func:`acclimate.acceleration.plain_norm.input_gradient`."""
     channels = x.shape[1]
@@ -306,6 +332,6 @@ def input_gradient(
     high, wide = tile(channels, values=4096)
     across = triton.cdiv(channels, wide)
     _input_gradient[(triton.cdiv(rows, high) * across,)](
-        gradient, x, coefficients, gradients, out, rows, channels, across, relu, high, wide
+        gradient, x, coefficients, gradients, out, rows, channels, across, activation, high, wide
     )
     return out

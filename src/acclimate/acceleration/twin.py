@@ -14,12 +14,26 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from acclimate.acceleration.frozen_conv import FrozenConv
 from acclimate.acceleration.fused_norm import FusedNorm
+from acclimate.acceleration.plain_norm import Activation
 from acclimate.acceleration.stem_conv import StemConv
 
 __all__ = ["bypassed", "make_twin"]
 
 _ADD: tuple[Callable[..., Any], ...] = (operator.add, operator.iadd, torch.add)
-_RELU: tuple[Callable[..., Any], ...] = (F.relu, F.relu_, torch.relu, torch.relu_)
+_KINDS: dict[type[nn.Module], Activation] = {
+    nn.Identity: "none",
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.SiLU: "silu",
+}
+_FUNCTIONS: dict[Any, Activation] = {
+    F.relu: "relu",
+    F.relu_: "relu",
+    torch.relu: "relu",
+    torch.relu_: "relu",
+    F.relu6: "relu6",
+    F.silu: "silu",
+}
 
 
 class _Tracer(fx.Tracer):
@@ -76,9 +90,9 @@ def _make_twin(model: nn.Module, dtype: torch.dtype) -> fx.GraphModule | None:
     replaced = False
     for name in sorted({str(n.target) for n in graph.nodes if n.op == "call_module"}):
         module = model.get_submodule(name)
-        if _fusible(module):
+        if (own := _own_activation(module)) is not None:
             assert isinstance(module, nn.BatchNorm2d)
-            twin.set_submodule(name, FusedNorm(module))
+            twin.set_submodule(name, FusedNorm(module, activation=own))
         elif StemConv.takes(module):
             assert isinstance(module, nn.Conv2d)
             twin.set_submodule(name, StemConv(module, dtype=dtype))
@@ -96,16 +110,27 @@ def _make_twin(model: nn.Module, dtype: torch.dtype) -> fx.GraphModule | None:
             node.replace_all_uses_with(node.all_input_nodes[0])
             graph.erase_node(node)
     for node in called:
-        if isinstance(_module(twin, node), FusedNorm) and len(node.args) == 1:
+        module = _module(twin, node)
+        if isinstance(module, FusedNorm) and module.activation == "none" and len(node.args) == 1:
             _take_in(twin, node)
     graph.lint()
     twin.recompile()
     return twin
 
 
-def _fusible(module: nn.Module) -> bool:
-    """Batch norm as torch has it, with scale, offset and statistics; not a kind of its own."""
-    return type(module) is nn.BatchNorm2d and module.affine and module.running_mean is not None
+def _own_activation(module: nn.Module) -> Activation | None:
+    """What a batch norm does after normalising; None where it cannot be replaced.
+
+    Torch's own does nothing; timm's has an activation of its own. It must have scale, offset and
+    statistics.
+    """
+    if not isinstance(module, nn.BatchNorm2d) or not module.affine or module.running_mean is None:
+        return None
+    if type(module) is nn.BatchNorm2d:
+        return "none"
+    inner = {name: type(part) for name, part in module.named_children()}
+    plain = set(inner) == {"drop", "act"} and inner["drop"] is nn.Identity
+    return _KINDS.get(inner["act"]) if plain and type(module).__name__ == "BatchNormAct2d" else None
 
 
 def _module(twin: fx.GraphModule, node: fx.Node) -> nn.Module:
@@ -113,7 +138,7 @@ def _module(twin: fx.GraphModule, node: fx.Node) -> nn.Module:
 
 
 def _take_in(twin: fx.GraphModule, norm: fx.Node) -> None:
-    """Let a batch norm do what follows it, if nobody else looks: addition, rectifier, pooling."""
+    """Let a batch norm do what follows it, if nobody else looks: addition, activation, pooling."""
     taken, residual, pool = [norm], None, None
     following = _only_user(norm)
     if following is not None and _is_sum(following, norm):
@@ -122,17 +147,19 @@ def _take_in(twin: fx.GraphModule, norm: fx.Node) -> None:
             residual = others[0]
             taken.append(following)
             following = _only_user(following)
-    if following is None or not _is_relu(twin, following):
+    activation = None if following is None else _activation(twin, following)
+    if following is None or activation is None or (residual is not None and activation != "relu"):
         return
     taken.append(following)
     behind = _only_user(following)
-    if behind is not None and residual is None and (pool := _pooling(twin, behind)):
-        taken.append(behind)
+    if behind is not None and residual is None and activation == "relu":
+        pool = _pooling(twin, behind)
+        taken += [behind] if pool else []
     last = taken[-1]
     readers = list(last.users)
     fork = len(readers) == 2
     with twin.graph.inserting_before(last):
-        arguments = (norm.args[0], residual, True, pool, fork)
+        arguments = (norm.args[0], residual, activation, pool, fork)
         fused = twin.graph.call_module(str(norm.target), arguments)
         for number, reader in enumerate(readers):
             one = twin.graph.call_function(operator.getitem, (fused, number)) if fork else fused
@@ -170,7 +197,9 @@ def _is_sum(node: fx.Node, norm: fx.Node) -> bool:
     return len(node.args) == 2 and all(isinstance(each, fx.Node) for each in node.args)
 
 
-def _is_relu(twin: fx.GraphModule, node: fx.Node) -> bool:
+def _activation(twin: fx.GraphModule, node: fx.Node) -> Activation | None:
+    """Which activation a node is, of those that a norm can take in."""
     if node.op == "call_module":
-        return type(_module(twin, node)) is nn.ReLU
-    return node.op == "call_function" and node.target in _RELU
+        kind = _KINDS.get(type(_module(twin, node)))
+        return None if kind == "none" else kind
+    return _FUNCTIONS.get(node.target) if node.op == "call_function" else None
