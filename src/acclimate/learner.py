@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from acclimate import parallel
 from acclimate.acceleration import EXACT, Acceleration
 from acclimate.errors import AcclimateError
+from acclimate.mean_term import mean_term
 from acclimate.network import Network
 from acclimate.normalization import StatisticsControl
 from acclimate.outputs import Outputs, find_classifier
@@ -294,7 +295,7 @@ class Learner:
     def _backward(self, step: Step, weights: Tensor | None, counting: Tensor | None) -> Tensor:
         terms = [part.loss(self.states[slot], step) for slot, part in self.parts.items()]
         images = self._count(step.images)
-        total = sum(_reduce(t, weights, counting, images) for t in terms if t is not None)
+        total = sum(mean_term(t, weights, counting, images) for t in terms if t is not None)
         assert isinstance(total, Tensor)
         total.backward()
         self.backwards += 1
@@ -385,24 +386,6 @@ class Learner:
             parameter.grad = None
             parameter.requires_grad_(self._asked_gradient.get(name, True))
         return self.model
-
-
-def _reduce(term: Tensor, weights: Tensor | None, counting: Tensor | None, images: int) -> Tensor:
-    """Mean over the images that count; a scalar term is taken as it is.
-
-    Of several processes each has its part of the mean; the parts add up.
-    """
-    if term.ndim == 0:
-        if parallel.active():
-            raise AcclimateError(
-                "a part of the recipe returns a single number as its loss, which cannot be shared "
-                "out over processes; return one value per image, or adapt in one process"
-            )
-        return term
-    if weights is not None:
-        assert counting is not None
-        return (term * weights).sum() / counting
-    return term.sum() / images if parallel.active() else term.mean()
 
 
 def scaling_note(learner: Learner) -> list[str]:
