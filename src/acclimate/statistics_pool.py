@@ -54,21 +54,27 @@ class StatisticsPool:
 
     def _gathering_hook(self, name: str) -> Any:
         def gather(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            if self.paused:
-                return
             x = self._counting(inputs[0].detach())
-            total = self._totals.get(name)
-            if total is None or total.device != x.device:
-                total = torch.zeros(1 + 2 * x.shape[1], dtype=torch.float64, device=x.device)
-                self._totals[name] = total
-            n = x.numel() // x.shape[1]
-            if n:
-                mean, var = (t.double() for t in batch_statistics(x.float()))
-                one = torch.ones_like(mean[:1])
-                total.add_(torch.cat([one, mean, var + mean**2]), alpha=n)
+            total = self._total(name, x.shape[1], x.device)  # each process must have one
+            if not self.paused and x.numel():
+                _add(total, *batch_statistics(x.float()), x.numel() // x.shape[1])
+
+        def tell(mean: Tensor, var: Tensor, count: int) -> None:
+            total = self._total(name, len(mean), mean.device)
+            if not self.paused:
+                _add(total, mean, var, count)
 
         gather.steady = True  # type: ignore[attr-defined]  # it looks, and adds up in place
+        gather.tell = tell  # type: ignore[attr-defined]  # for who has made the statistics anyway
         return gather
+
+    def _total(self, name: str, channels: int, device: torch.device) -> Tensor:
+        """Count, sums of means and of squares of a layer, to add up in."""
+        total = self._totals.get(name)
+        if total is None or total.device != device:
+            total = torch.zeros(1 + 2 * channels, dtype=torch.float64, device=device)
+            self._totals[name] = total
+        return total
 
     def close(self) -> None:
         """Stop gathering."""
@@ -99,3 +105,8 @@ class StatisticsPool:
         }
         parallel.sum_in_place([tensor for sums in totals.values() for tensor in sums])
         return totals
+
+
+def _add(total: Tensor, mean: Tensor, var: Tensor, count: int) -> None:
+    mean = mean.double()
+    total.add_(torch.cat([torch.ones_like(mean[:1]), mean, var.double() + mean**2]), alpha=count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from acclimate.acceleration.plain_norm import Activation
 __all__ = ["FusedNorm", "Pool", "Statistics", "fused_norm", "interferes"]
 
 _LAST = torch.channels_last
+Tell: TypeAlias = Callable[[Tensor, Tensor, int], None]
 
 
 class Statistics(NamedTuple):
@@ -45,14 +46,14 @@ class _FusedNorm(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         residual: Tensor | None,
-        statistics: Statistics,
+        coefficients: Tensor,
+        batch: bool,
         activation: Activation,
         fork: bool,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        coefficients = _coefficients(x, weight, bias, statistics)
         out, above = _pieces(x).normalize(x, coefficients, residual, activation=activation)
         ctx.save_for_backward(x, coefficients, above)
-        ctx.batch, ctx.adds = statistics.batch, residual is not None
+        ctx.batch, ctx.adds = batch, residual is not None
         ctx.activation = activation
         ctx.set_materialize_grads(False)
         return (out, out.detach()) if fork else out
@@ -62,7 +63,7 @@ class _FusedNorm(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         first, second = _given(grads)
         if first is None:
-            return (None,) * 7
+            return (None,) * 8
         x, coefficients, above = ctx.saved_tensors
         pieces = _pieces(x)
         gradients, kept = pieces.parameter_gradients(
@@ -73,7 +74,7 @@ class _FusedNorm(torch.autograd.Function):
             done = above is not None or second is not None
             left = "none" if done else ctx.activation
             own = pieces.input_gradient(kept, x, coefficients, gradients, activation=left)
-        return own, gradients[0], gradients[1], kept if ctx.adds else None, None, None, None
+        return own, gradients[0], gradients[1], kept if ctx.adds else None, *[None] * 4
 
 
 class _FusedPool(torch.autograd.Function):
@@ -85,11 +86,10 @@ class _FusedPool(torch.autograd.Function):
         x: Tensor,
         weight: Tensor,
         bias: Tensor,
-        statistics: Statistics,
+        coefficients: Tensor,
         pool: Pool,
         fork: bool,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        coefficients = _coefficients(x, weight, bias, statistics)
         out, chosen = _pieces(x, pool=True).normalize_and_pool(x, coefficients, **pool._asdict())
         ctx.save_for_backward(x, coefficients, chosen)
         ctx.pool = pool
@@ -109,7 +109,9 @@ class _FusedPool(torch.autograd.Function):
         return None, gradients[0], gradients[1], None, None, None
 
 
+@torch.no_grad()
 def _coefficients(x: Tensor, weight: Tensor, bias: Tensor, statistics: Statistics) -> Tensor:
+    """How to normalise; that they depend on the input is known to the backward pass."""
     mean, var, eps, batch = statistics
     if batch:
         found: Tensor = _pieces(x).batch_coefficients(x, weight, bias, mean, eps=eps)
@@ -142,11 +144,13 @@ def fused_norm(
     activation: Activation = "none",
     pool: Pool | None = None,
     fork: bool = False,
+    tell: Tell | None = None,
 ) -> Any:
     """Batch norm of pictures, plus ``residual``, activated, and pooled, in few passes over memory.
 
     Only a rectifier may follow a residual. ``fork`` hands the result to two readers, so that adding
-    up their gradients is part of the backward pass.
+    up their gradients is part of the backward pass. ``tell`` is told mean, variance and number of
+    the values of each channel that were normalised with.
 
     >>> x, one, zero = torch.rand(2, 8, 4, 4), torch.ones(8), torch.zeros(8)
     >>> own = Statistics(zero, one, 1e-5, batch=True)
@@ -157,11 +161,16 @@ def fused_norm(
     x = x.contiguous(memory_format=_LAST)
     if residual is not None:
         residual = residual.to(x.dtype).contiguous(memory_format=_LAST)
+    found = _coefficients(x, weight, bias, statistics)
+    if tell is not None:
+        tell(found[0], found[1].pow(-2) - statistics.eps, x.numel() // x.shape[1])
     rectified = activation == "relu" and residual is None
     if pool is not None and rectified and not x.requires_grad:
-        return _FusedPool.apply(x, weight, bias, statistics, pool, fork)  # type: ignore[no-untyped-call]
+        return _FusedPool.apply(x, weight, bias, found, pool, fork)  # type: ignore[no-untyped-call]
     split = fork and pool is None
-    out = _FusedNorm.apply(x, weight, bias, residual, statistics, activation, split)  # type: ignore[no-untyped-call]
+    out = _FusedNorm.apply(  # type: ignore[no-untyped-call]
+        x, weight, bias, residual, found, statistics.batch, activation, split
+    )
     if pool is not None:
         out = F.max_pool2d(out, *pool)
     return (out, out) if fork and not split else out
@@ -211,8 +220,12 @@ class FusedNorm(nn.Module):
             out = _ACTIVATIONS[activation](out)
             out = out if pool is None else F.max_pool2d(out, *pool)
             return (out, out) if fork else out
+        tell: Tell | None = None
         for hook in layer._forward_pre_hooks.values():
-            hook(layer, (x,))
+            if layer.training and hasattr(hook, "tell"):
+                tell = hook.tell
+            else:
+                hook(layer, (x,))
         assert layer.running_mean is not None
         assert layer.running_var is not None
         source = Statistics(layer.running_mean, layer.running_var, layer.eps, layer.training)
@@ -225,6 +238,7 @@ class FusedNorm(nn.Module):
             activation=activation if self.activation == "none" else self.activation,
             pool=None if pool is None else Pool(*pool),
             fork=fork,
+            tell=tell,
         )
 
 
