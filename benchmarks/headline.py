@@ -47,12 +47,22 @@ def headline(rows: Sequence[Row]) -> str:
     """The table, as Markdown, and how to read it."""
     if not rows:
         raise TableError("expected results, got none")
+    rows = [_named(row) for row in rows]
     _check_rows(rows)
     models = sorted({row["model"] for row in rows})
     columns = ["model", "unadapted", *RECIPES.values(), _REDUCTION]
     lines = [columns, ["---"] * len(columns), *(_line(model, rows) for model in models)]
     drawn = ["| " + " | ".join(line) + " |" for line in lines]
     return "\n".join([*drawn, "", _about(rows)])
+
+
+def _named(row: Row) -> Row:
+    """A model of which other weights learn counts as another model."""
+    options = dict(row.get("options") or {})
+    selector = options.pop("selector", None)
+    if selector is None:
+        return row
+    return row | {"model": f"{row['model']}, {selector} weights", "options": options}
 
 
 def mean_error(rows: Iterable[Row]) -> Mean | None:
@@ -91,7 +101,7 @@ def _line(model: str, rows: Sequence[Row]) -> list[str]:
     printed = {name: published(model, name) for name in ("none", *RECIPES)}
     ours = {name: None if each is None else each.value for name, each in found.items()}
     return [
-        f"`{model.removeprefix('acclimate:')}`",
+        model.removeprefix("acclimate:").removesuffix("-cifar10"),
         _beside(_unadapted(own), printed["none"]),
         *(_beside(found[name], printed[name]) for name in RECIPES),
         _reductions(ours) + _bracketed(_reductions(printed)),

@@ -44,7 +44,7 @@ def cells(rows):
 def test_means_with_what_the_paper_prints_beside_them():
     (row,) = cells(results())
     assert row == {
-        "model": "`wrn-40-2-augmix-cifar10`",
+        "model": "wrn-40-2-augmix",
         "unadapted": "12.0 (11.2)",
         "BN": "10.0 (10.8)",
         "ENT": "8.0 ± 0.4 (8.5)",
@@ -55,13 +55,23 @@ def test_means_with_what_the_paper_prints_beside_them():
     }
 
 
+def test_other_weights_that_learn_are_another_model():
+    affine, whole = results(recipes={"ent": 8.0}), results(recipes={"ent": 9.0})
+    for row in whole:
+        row["options"] = {"selector": "all"}
+    assert [row["model"] for row in cells([*affine, *whole])] == [
+        "wrn-40-2-augmix",
+        "wrn-40-2-augmix-cifar10, all weights",
+    ]
+
+
 def test_a_model_that_has_no_batch_norm_and_one_the_paper_has_not():
     gn, other = "acclimate:wrn-26-2-gn-cifar10", "my:net"
     rows = [*results(gn, {"ent": 18.0}), *results(other, {"bn": 10.0, "soft": 9.5})]
     first, second = cells(rows)
     assert (first["BN"], first["ENT"]) == ("–", "18.0 ± 0.4 (18.0)")
     assert first["reduction BN→ENT / BN→RPL (published)"] == "–"
-    assert (second["model"], second["unadapted"], second["BN"]) == ("`my:net`", "12.0", "10.0")
+    assert (second["model"], second["unadapted"], second["BN"]) == ("my:net", "12.0", "10.0")
     assert second["soft"] == "9.5 ± 0.4"
 
 
