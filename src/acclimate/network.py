@@ -12,7 +12,15 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 
 from acclimate import parallel
-from acclimate.acceleration import EXACT, Acceleration, Recorder, bypassed, interferes, make_twin
+from acclimate.acceleration import (
+    EXACT,
+    Acceleration,
+    Aside,
+    Recorder,
+    bypassed,
+    interferes,
+    make_twin,
+)
 from acclimate.normalization import StatisticsControl
 from acclimate.outputs import logits_of
 
@@ -60,14 +68,14 @@ class Network:
         self._has_twin: bool | None = None
         self._modules: list[nn.Module] = []
         self._recorders: dict[Any, Recorder] = {}
-        self.memory: Any = None
+        self.aside = Aside()  # where all recordings are made, and replayed one at a time
 
     def _weights_changed(self, *_: Any) -> None:
         self.forget()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy makes its own twin and its own recordings.
-        made = ("_twin", "_bypassed", "_has_twin", "_modules", "_recorders", "memory", "_loading")
+        made = ("_twin", "_bypassed", "_has_twin", "_modules", "_recorders", "aside", "_loading")
         return {name: value for name, value in vars(self).items() if name not in made}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -85,12 +93,6 @@ class Network:
         """Whether somebody looks into the model, at other places, who would miss a replay."""
         self._modules = self._modules or list(self.model.modules())
         return any(interferes(module) for module in self._modules if module is not but)
-
-    def graph_memory(self) -> Any:
-        """The memory that all recordings share: they are replayed one at a time."""
-        if self.memory is None:
-            self.memory = torch.cuda.graph_pool_handle()
-        return self.memory
 
     def ask(
         self,
@@ -119,7 +121,7 @@ class Network:
         kind = id(statistics), statistics.setting, statistics.gathering
         if kind not in self._recorders:
             self._recorders[kind] = Recorder(
-                lambda images: (self._ask(images, statistics, None),), memory=self.graph_memory
+                lambda images: (self._ask(images, statistics, None),), aside=self.aside
             )
         return self._recorders[kind]
 

@@ -24,7 +24,7 @@ class Replay:
 
     def forget(self) -> None:
         """Record anew: the tensors are others now."""
-        self._recorder = Recorder(self._work, memory=lambda: self._learner.network.graph_memory())
+        self._recorder: Recorder | None = None
         self._before = 0, 0, 0
         self._each = 0, 0, 0
 
@@ -53,6 +53,9 @@ class Replay:
     def step(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and loss."""
         learner = self._learner
+        if self._recorder is None or self._recorder.aside is not learner.network.aside:
+            # The network begins anew in another place when its own tensors are others.
+            self._recorder = Recorder(self._work, aside=learner.network.aside)
         self._before = learner.steps, learner.forwards, learner.backwards
         (logits, loss), replayed = self._recorder(images)
         if replayed:  # no Python ran: count for it

@@ -3,13 +3,14 @@
 from acclimate.acceleration.applied import EXACT, Acceleration
 from acclimate.acceleration.choosing import check_speed, choose
 from acclimate.acceleration.fused_norm import interferes
-from acclimate.acceleration.recording import Recorder
+from acclimate.acceleration.recording import Aside, Recorder
 from acclimate.acceleration.twin import bypassed, make_twin
 from acclimate.acceleration.verifying import differs, turns_away
 
 __all__ = [
     "EXACT",
     "Acceleration",
+    "Aside",
     "Recorder",
     "bypassed",
     "check_speed",

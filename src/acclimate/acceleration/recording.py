@@ -16,7 +16,7 @@ from torch import Tensor
 
 from acclimate.errors import AcclimateWarning
 
-__all__ = ["Recorder"]
+__all__ = ["Aside", "Recorder"]
 
 Work: TypeAlias = Callable[[Tensor], tuple[Tensor, ...]]
 _Kind: TypeAlias = tuple[torch.Size, torch.dtype]
@@ -32,14 +32,14 @@ class Recorder:
 
     The work must do the same on the device every time, and read nothing back from it. All that it
     remembers must be changed in place; where a tensor is replaced by another, make another
-    recorder. ``memory`` gives the memory pool that recordings which never run at one time share.
+    recorder. Recorders that never work at one time may share an ``aside``, and with it memory.
     """
 
-    def __init__(self, work: Work, *, memory: Callable[[], Any] | None = None) -> None:
-        self._work, self._memory = work, memory
+    def __init__(self, work: Work, *, aside: Aside | None = None) -> None:
+        self._work = work
+        self.aside = Aside() if aside is None else aside
         self._seen: Counter[_Kind] = Counter()
         self._recordings: dict[_Kind, _Recording] = {}
-        self._stream: Any = None
         self._gave_up = False
 
     def __call__(self, images: Tensor) -> tuple[tuple[Tensor, ...], bool]:
@@ -59,8 +59,7 @@ class Recorder:
 
     def _record(self, images: Tensor) -> _Recording | None:
         try:
-            memory = None if self._memory is None else self._memory()
-            return _Recording(self._work, images, self._stream, memory)
+            return _Recording(self._work, images, self.aside)
         except RuntimeError as error:
             self._gave_up = True
             warnings.warn(
@@ -72,27 +71,48 @@ class Recorder:
 
     def _aside(self, images: Tensor) -> tuple[Tensor, ...]:
         """Work on a stream of its own, as the recording will: autograd remembers streams."""
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(images.device)
-        here = torch.cuda.current_stream(images.device)
-        self._stream.wait_stream(here)
-        with torch.cuda.stream(self._stream):
+        here, stream = torch.cuda.current_stream(images.device), self.aside.stream(images.device)
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
             results = self._work(images)
-        here.wait_stream(self._stream)
+        here.wait_stream(stream)
         for tensor in results:
             tensor.record_stream(here)
-        images.record_stream(self._stream)
+        images.record_stream(stream)
         return results
 
 
+class Aside:
+    """A stream and a pool of memory on a GPU, made when first asked for; a copy makes its own."""
+
+    def __init__(self) -> None:
+        self._stream: Any = None
+        self._pool: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_stream": None, "_pool": None}
+
+    def stream(self, device: torch.device) -> Any:
+        """The stream."""
+        if self._stream is None or self._stream.device != device:
+            self._stream = torch.cuda.Stream(device)
+        return self._stream
+
+    def pool(self) -> Any:
+        """The memory of recordings."""
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        return self._pool
+
+
 class _Recording:
-    def __init__(self, work: Work, like: Tensor, stream: Any, memory: Any) -> None:
+    def __init__(self, work: Work, like: Tensor, place: Aside) -> None:
         self._images = like.clone()
         self._graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(like.device)
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(place.stream(like.device)):
             # Another thread reads pictures ahead, and may allocate what it likes.
-            self._graph.capture_begin(pool=memory, capture_error_mode="thread_local")
+            self._graph.capture_begin(pool=place.pool(), capture_error_mode="thread_local")
             try:
                 self._results = work(self._images)
             finally:
