@@ -97,7 +97,10 @@ def _resnet_names(layer: str) -> tuple[str, str]:
     """res3b_branch2a is layer2.1.conv1, res3a_branch1 is layer2.0.downsample.0."""
     if layer == "conv1":
         return "conv1", "bn1"
-    stage, block, branch = re.fullmatch(r"res(\d)([a-z])_branch(\w+)", layer).groups()  # type: ignore[union-attr]
+    found = re.fullmatch(r"res(\d)([a-z])_branch(\w+)", layer)
+    if found is None:
+        raise ValueError(f"expected a layer such as res3b_branch2a, got {layer}")
+    stage, block, branch = found.groups()
     prefix = f"{STAGES[int(stage)]}.{ord(block) - ord('a')}"
     if branch == "1":
         return f"{prefix}.downsample.0", f"{prefix}.downsample.1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -40,59 +40,53 @@ class Network:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self._loading: Any = None
+        self.acceleration = EXACT
         self.preparation = 0.0  # seconds, of compiling and of checking what is faster
-        self.accelerate(EXACT)
+        self._loading: Any = None
+        self.decelerate()
 
     def accelerate(self, acceleration: Acceleration, *, verified: bool = False) -> None:
         """Run the model this way from now on; what learns must be known when it is asked next."""
+        self.acceleration.undo(self.model)
+        acceleration.prepare(self.model)
         self.acceleration = acceleration
         self.unverified = acceleration.changes and not verified
-        acceleration.prepare(self.model)
-        if acceleration.fused and self._loading is None:  # a twin has copies of frozen weights
-            self._loading = self.model.register_load_state_dict_post_hook(self._weights_changed)
         self.forget()
-
-    def decelerate(self) -> None:
-        """Run the model as it is."""
-        self.acceleration.undo(self.model)
-        self.accelerate(EXACT)
         if self._loading is not None:
             self._loading.remove()
             self._loading = None
+        if acceleration.fused:  # a twin has copies of frozen weights
+            self._loading = self.model.register_load_state_dict_post_hook(self._weights_changed)
+
+    def decelerate(self) -> None:
+        """Run the model as it is."""
+        self.accelerate(EXACT)
 
     def forget(self) -> None:
         """Make and record anew what is faster: the tensors are others now."""
-        self._twin: fx.GraphModule | None = None
-        self._bypassed: list[nn.Module] = []
-        self._has_twin: bool | None = None
-        self._modules: list[nn.Module] = []
-        self._recorders: dict[Any, Recorder] = {}
-        self.aside = Aside()  # where all recordings are made, and replayed one at a time
+        self._made = _Made()
 
     def _weights_changed(self, *_: Any) -> None:
         self.forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy makes its own twin and its own recordings.
-        made = ("_twin", "_bypassed", "_has_twin", "_modules", "_recorders", "aside", "_loading")
-        return {name: value for name, value in vars(self).items() if name not in made}
+        return {**vars(self), "_made": _Made(), "_loading": None}  # a copy makes its own
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._loading = None
-        self.forget()
+    @property
+    def aside(self) -> Aside:
+        """Where all recordings are made, and replayed one at a time; another after forgetting."""
+        return self._made.aside
 
     @property
     def ran(self) -> Acceleration:
         """How the model ran in fact."""
-        fused = self.acceleration.fused and self._has_twin is not False
-        return replace(self.acceleration, fused=fused)
+        without = self._made.looked_for_twin and self._made.twin is None
+        return replace(self.acceleration, fused=self.acceleration.fused and not without)
 
     def looked_into(self, *, but: nn.Module | None = None) -> bool:
         """Whether somebody looks into the model, at other places, who would miss a replay."""
-        self._modules = self._modules or list(self.model.modules())
-        return any(interferes(module) for module in self._modules if module is not but)
+        modules = self._made.modules = self._made.modules or list(self.model.modules())
+        return any(interferes(module) for module in modules if module is not but)
 
     def ask(
         self,
@@ -119,11 +113,12 @@ class Network:
     def _recorder(self, statistics: StatisticsControl) -> Recorder:
         # A recording holds on to its statistics, so that their number stands for no others.
         kind = id(statistics), statistics.setting, statistics.gathering
-        if kind not in self._recorders:
-            self._recorders[kind] = Recorder(
+        recorders = self._made.recorders
+        if kind not in recorders:
+            recorders[kind] = Recorder(
                 lambda images: (self._ask(images, statistics, None),), aside=self.aside
             )
-        return self._recorders[kind]
+        return recorders[kind]
 
     def _ask(
         self, images: Tensor, statistics: StatisticsControl, weights: Mapping[str, Tensor] | None
@@ -134,14 +129,15 @@ class Network:
         statistics.expect_stand_in(absent)
         shown = images.new_zeros(1, *images.shape[1:]) if absent else images
         runner = self._runner()
-        shown = shown if runner is self._twin else self.acceleration.shown(shown)
+        twin = runner is not self.model
+        shown = shown if twin else self.acceleration.shown(shown)  # a twin sees to it itself
         device = shown.device
         here = torch.cuda.device(device) if shown.is_cuda else nullcontext()
         with here, self.acceleration.kernels(device), self.acceleration.precision(device):
             if weights is None:
                 returned = runner(shown)
             else:
-                known = dict(runner.named_parameters()) if runner is self._twin else weights
+                known = self._made.names if twin else weights
                 own = {name: tensor for name, tensor in weights.items() if name in known}
                 returned = functional_call(runner, own, (shown,))
         logits = logits_of(returned)
@@ -153,11 +149,27 @@ class Network:
         """The twin, or the model where there is none or somebody looks where it does not go."""
         if not self.acceleration.fused:
             return self.model
-        if self._has_twin is None:
+        made = self._made
+        if not made.looked_for_twin:
+            made.looked_for_twin = True
             dtype = torch.bfloat16 if self.acceleration.half else torch.float32
-            self._twin = make_twin(self.model, dtype=dtype)
-            self._has_twin = self._twin is not None
-            self._bypassed = [] if self._twin is None else bypassed(self.model, self._twin)
-        if self._twin is None or any(interferes(module) for module in self._bypassed):
+            made.twin = make_twin(self.model, dtype=dtype)
+            if made.twin is not None:
+                made.bypassed = bypassed(self.model, made.twin)
+                made.names = {name for name, _ in made.twin.named_parameters()}
+        if made.twin is None or any(interferes(module) for module in made.bypassed):
             return self.model
-        return self._twin
+        return made.twin
+
+
+@dataclass
+class _Made:
+    """What is made on the way to be faster, and made anew when tensors are replaced."""
+
+    looked_for_twin: bool = False
+    twin: fx.GraphModule | None = None
+    bypassed: list[nn.Module] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    modules: list[nn.Module] = field(default_factory=list)
+    recorders: dict[Any, Recorder] = field(default_factory=dict)
+    aside: Aside = field(default_factory=Aside)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,34 +40,18 @@ class StatisticsPool:
         counting: Callable[[Tensor], Tensor],
         totals: dict[str, Tensor],
     ) -> None:
-        self._counting, self._totals = counting, totals
+        self.counting, self._totals = counting, totals
         self._sums: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
         self.open, self.paused = True, False
         for total in totals.values():
             total.zero_()
         # Before the hooks that mix statistics: those move the input.
         self._handles = [
-            layer.register_forward_pre_hook(self._gathering_hook(name), prepend=True)
+            layer.register_forward_pre_hook(_Gather(self, name), prepend=True)
             for name, layer in layers.items()
         ]
 
-    def _gathering_hook(self, name: str) -> Any:
-        def gather(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            x = self._counting(inputs[0].detach())
-            total = self._total(name, x.shape[1], x.device)  # each process must have one
-            if not self.paused and x.numel():
-                _add(total, *batch_statistics(x.float()), x.numel() // x.shape[1])
-
-        def tell(mean: Tensor, var: Tensor, count: int) -> None:
-            total = self._total(name, len(mean), mean.device)
-            if not self.paused:
-                _add(total, mean, var, count)
-
-        gather.steady = True  # type: ignore[attr-defined]  # it looks, and adds up in place
-        gather.tell = tell  # type: ignore[attr-defined]  # for who has made the statistics anyway
-        return gather
-
-    def _total(self, name: str, channels: int, device: torch.device) -> Tensor:
+    def total(self, name: str, channels: int, device: torch.device) -> Tensor:
         """Count, sums of means and of squares of a layer, to add up in."""
         total = self._totals.get(name)
         if total is None or total.device != device:
@@ -105,6 +88,27 @@ class StatisticsPool:
         }
         parallel.sum_in_place([tensor for sums in totals.values() for tensor in sums])
         return totals
+
+
+class _Gather:
+    """A hook on a layer that adds what passes it to a pool; who has the statistics tells them."""
+
+    steady = True  # it looks, and adds up in place
+
+    def __init__(self, pool: StatisticsPool, name: str) -> None:
+        self._pool, self._name = pool, name
+
+    def __call__(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        x = self._pool.counting(inputs[0].detach())
+        total = self._pool.total(self._name, x.shape[1], x.device)  # each process must have one
+        if not self._pool.paused and x.numel():
+            _add(total, *batch_statistics(x.float()), x.numel() // x.shape[1])
+
+    def tell(self, mean: Tensor, var: Tensor, count: int) -> None:
+        """Add so many values of this mean and variance."""
+        total = self._pool.total(self._name, len(mean), mean.device)
+        if not self._pool.paused:
+            _add(total, mean, var, count)
 
 
 def _add(total: Tensor, mean: Tensor, var: Tensor, count: int) -> None:

@@ -159,10 +159,7 @@ def test_compiled_inference_is_refused_without_a_gpu(quick, capsys):
 
 
 def test_the_models_have_the_published_sizes(step):
-    try:
-        import_torchvision()
-    except AcclimateError:
-        pytest.skip("torchvision is not installed")
+    import_torchvision()
     published = {
         "resnet50": 25_557_032,
         "wrn-28-10": 36_479_194,

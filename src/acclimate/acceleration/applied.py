@@ -69,7 +69,7 @@ class Acceleration:
 
     def shown(self, images: Tensor) -> Tensor:
         """The pictures as the model is to get them."""
-        if self.channels_last and images.ndim == 4 and not self.fused:  # a twin sees to it itself
+        if self.channels_last and images.ndim == 4:
             return images.contiguous(memory_format=torch.channels_last)
         return images
 

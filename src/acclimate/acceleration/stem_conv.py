@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acclimate.acceleration.frozen_conv import FrozenConv
+
 __all__ = ["StemConv"]
 
 _CHANNELS = 16
@@ -47,15 +49,14 @@ class StemConv(nn.Module):
     def takes(module: nn.Module) -> bool:
         """Whether a module is such a convolution."""
         return (
-            type(module) is nn.Conv2d
-            and not any(p.requires_grad for p in module.parameters())
+            FrozenConv.takes(module)
+            and isinstance(module, nn.Conv2d)
             and 4 * module.in_channels <= _CHANNELS
             and module.kernel_size == (7, 7)
             and module.stride == (2, 2)
             and module.padding == (3, 3)
             and module.dilation == (1, 1)
             and module.groups == 1
-            and module.padding_mode == "zeros"
         )
 
     def forward(self, x: Tensor) -> Tensor:

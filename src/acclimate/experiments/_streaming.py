@@ -73,7 +73,7 @@ def streamed_record(
     return _record(counts.tallies(), met, stream) | {
         "notes": [*notes, *stream.notes],
         "batch_size": size,
-        "speed": str(stream.learner.network.acceleration),
+        "speed": str(stream.learner.network.ran),
         "recipe": recipe.to_dict(),
     }
 
