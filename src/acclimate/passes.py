@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -11,13 +11,12 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from acclimate import parallel
+from acclimate.answers import Answers
 from acclimate.data import Batch, ImageSource, batch_count, batches
 from acclimate.data.resident import Resident
 from acclimate.metrics import Scores, Tally
 
-__all__ = ["Answers", "Passes", "Predictions"]
-
-_ENOUGH = 2048
+__all__ = ["Passes", "Predictions"]
 
 
 @dataclass(frozen=True)
@@ -99,21 +98,14 @@ class Passes:
         """Some images' share of one class per image; None when there are none."""
         return self._classes.of(classes)[rows] if len(classes) else None
 
-    def score(
-        self, tally: Tally, answers: Answers, *, source: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Add answers that were put aside to a tally; their logits, rows and predicted classes."""
-        if answers.losses:
-            total = torch.stack([loss * images for loss, images in answers.losses]).sum()
-            tally.add_loss(total, images=sum(images for _, images in answers.losses))
-        logits, rows = answers.take()
-        top = tally.update(
+    def score(self, tally: Tally, logits: Tensor, rows: Tensor, *, source: Tensor) -> Tensor:
+        """Add the answers to some images to a tally; the predicted classes."""
+        return tally.update(
             logits,
             labels=self.labels_of(rows),
             source=self.of(source, rows),
             scoring=self.images.scoring,
         )
-        return logits, rows, top
 
     @torch.no_grad()
     def predict(
@@ -131,81 +123,16 @@ class Passes:
         tally = Tally()
         classes = torch.zeros(len(self.images), dtype=torch.int64, device=self.device)
         confidence = torch.zeros(len(self.images), device=self.device)
-        answers = Answers()
 
-        def score() -> None:
-            logits, rows, top = self.score(tally, answers, source=source)
+        def score(logits: Tensor, rows: Tensor) -> None:
             confidence[rows] = logits.float().softmax(dim=1).amax(dim=1)
-            classes[rows] = top
+            classes[rows] = self.score(tally, logits, rows, source=source)
 
+        answers = Answers(score)
         for batch in self.batches(title, order=order):
             answers.add(self.whole(forward(batch), batch), batch.rows)
-            if answers.enough:
-                score()
-        if answers.images:
-            score()
+        answers.flush()
         return Predictions(classes.cpu(), confidence.cpu()), tally.scores()
-
-
-class Answers:
-    """Answers put aside until there are enough to score.
-
-    Scoring is two dozen small operations; for each small batch they would take a GPU's host longer
-    than the model takes.
-
-    >>> answers = Answers()
-    >>> for row in range(3):
-    ...     answers.add(torch.zeros(1, 2), torch.tensor([row]))
-    >>> answers.take()[1]
-    tensor([0, 1, 2])
-    """
-
-    def __init__(self) -> None:
-        self.images = 0
-        self._logits: list[Tensor] = []
-        self._rows: list[Tensor] = []
-        self.losses: list[tuple[Tensor, int]] = []
-
-    def add(self, logits: Tensor, rows: Tensor, loss: Tensor | None = None) -> None:
-        """Put the answers to a batch aside, with its mean loss."""
-        self.images += len(logits)
-        self._logits.append(logits)
-        self._rows.append(rows)
-        if loss is not None:
-            self.losses.append((loss.detach(), len(logits)))
-
-    @property
-    def enough(self) -> bool:
-        """Whether it is time."""
-        return self.images >= _ENOUGH
-
-    def pack(self) -> dict[str, Tensor]:
-        """What was put aside, for a checkpoint: scores must not hang on when one is written."""
-        if not self.images:
-            return {}
-        packed = {"logits": torch.cat(self._logits), "rows": torch.cat(self._rows)}
-        if self.losses:
-            packed["losses"] = torch.stack([loss for loss, _ in self.losses])
-            packed["counts"] = torch.tensor([images for _, images in self.losses])
-        return packed
-
-    def unpack(self, packed: Mapping[str, Tensor], device: torch.device) -> None:
-        """Go on from a checkpoint."""
-        self.take()
-        if packed:
-            self.add(packed["logits"].to(device), packed["rows"].to(device))
-        if "losses" in packed:
-            losses = packed["losses"].to(device).unbind()
-            self.losses = list(zip(losses, packed["counts"].tolist(), strict=True))
-
-    def take(self) -> tuple[Tensor, Tensor]:
-        """All logits and rows, and begin anew."""
-        none = torch.zeros(0)
-        taken = torch.cat(self._logits or [none]), torch.cat(self._rows or [none])
-        self.images = 0
-        for each in (self._logits, self._rows, self.losses):
-            each.clear()
-        return taken
 
 
 class _Moved:

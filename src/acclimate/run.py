@@ -13,13 +13,14 @@ from torch import Tensor
 from acclimate import parallel
 from acclimate.acceleration import Acceleration
 from acclimate.adapters import remove_adapters
+from acclimate.answers import Answers
 from acclimate.data import Batch, batch_count, epoch_order
 from acclimate.errors import AcclimateWarning
 from acclimate.guard import Guard, Watch, drift
 from acclimate.history import EpochRecord, Event, History
 from acclimate.learner import Learner
 from acclimate.metrics import Scores, Tally
-from acclimate.passes import Answers, Passes, Predictions
+from acclimate.passes import Passes, Predictions
 from acclimate.run_folder import fingerprint
 from acclimate.state import pack, under, unpack
 from acclimate.statistics_pool import StatisticsPool
@@ -66,7 +67,7 @@ class AdaptationRun:
         self.progress = Progress()
         self.watch = Watch()
         self.tally = Tally()
-        self._answers = Answers()
+        self._answers = Answers(self._score)
         self._pool: StatisticsPool | None = None
         self._batch_classes: Tensor | None = None
 
@@ -173,18 +174,17 @@ class AdaptationRun:
         result = self.learner.step(self._images(batch))
         logits = self.passes.whole(result.logits, batch)
         source = self.passes.of(self.progress.source_classes, batch.rows)
-        self._answers.add(logits, batch.rows, result.loss)
-        if self._answers.enough:
-            self._score()
+        self._answers.add(logits, batch.rows)
+        if result.loss is not None:
+            self.tally.add_loss(result.loss * len(logits), images=len(logits))
         if self.guard.action == "off":
             return
         self.watch.see(logits, result.loss, source_classes=source)
         if self.watch.due(self.guard):
             self._check()
 
-    def _score(self) -> None:
-        if self._answers.images:
-            self.passes.score(self.tally, self._answers, source=self.progress.source_classes)
+    def _score(self, logits: Tensor, rows: Tensor) -> None:
+        self.passes.score(self.tally, logits, rows, source=self.progress.source_classes)
 
     def _check(self) -> None:
         """Let the guard judge what it saw since the last check, and do what it is told to do."""
@@ -206,7 +206,7 @@ class AdaptationRun:
     def _end_epoch(self) -> None:
         progress = self.progress
         self._check_agreement()
-        self._score()
+        self._answers.flush()
         before = self.tally.scores()
         progress.epoch, progress.batch = progress.epoch + 1, 0
         if progress.epoch == self.learner.recipe.epochs and self.watch.steps:

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from acclimate.answers import Answers
 from acclimate.copying import choose_device, floating_dtype
 from acclimate.data import ImageSource
 from acclimate.errors import AcclimateError
 from acclimate.metrics import Calibration, ErrorCounts, Scoring
 from acclimate.outputs import logits_of
-from acclimate.passes import Answers, Passes
+from acclimate.passes import Passes
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -84,10 +85,8 @@ def evaluate(
     scoring = None if images.scoring is None else images.scoring.on(where)
     calibration = Calibration() if scoring is None or scoring.label_of is None else None
     predictions = torch.zeros(len(images), dtype=torch.int64, device=where)
-    answers = Answers()
 
-    def score() -> None:
-        logits, rows = answers.take()
+    def score(logits: Tensor, rows: Tensor) -> None:
         labels = passes.labels_of(rows)
         assert labels is not None
         errors.update(logits, labels, scoring=scoring)
@@ -95,15 +94,13 @@ def evaluate(
             calibration.update(*_among_the_asked(logits, labels, scoring))
         predictions[rows] = logits.argmax(dim=1)
 
+    answers = Answers(score)
     for number, batch in enumerate(passes.batches(title)):
         logits = logits_of(model(batch.images))
         if number == 0:
             _check_labels(images, logits.shape[1])
         answers.add(logits, batch.rows)
-        if answers.enough:
-            score()
-    if answers.images:
-        score()
+    answers.flush()
     return Evaluation(
         errors=errors, calibration=calibration, predictions=predictions.cpu(), labels=images.labels
     )

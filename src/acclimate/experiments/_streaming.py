@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from acclimate.answers import Answers
 from acclimate.copying import floating_dtype
 from acclimate.data import Batch, batch_count, batches
 from acclimate.data.joined import JoinedSource
@@ -16,7 +17,6 @@ from acclimate.experiments.job import Job
 from acclimate.experiments.settings import Setting, stream_order
 from acclimate.metrics import Tally
 from acclimate.models import LoadedModel
-from acclimate.passes import Answers
 from acclimate.presets import tuned_recipe
 from acclimate.recipes import get_recipe
 from acclimate.stream import Stream
@@ -86,24 +86,20 @@ class _Counts:
         labels = met.images.labels
         self._labels = None if labels is None else labels.to(device)
         self._tallies = [Tally() for _ in met.shifts]
-        self._answers = Answers()
+        self._answers = Answers(self._count)
         self._indices: list[torch.Tensor] = []
 
     def add(self, logits: torch.Tensor, batch: Batch) -> None:
         """Count the answers to a batch, now or later."""
-        self._answers.add(logits, batch.rows)
         self._indices.append(batch.indices)
-        if self._answers.enough:
-            self._count()
+        self._answers.add(logits, batch.rows)
 
     def tallies(self) -> list[Tally]:
         """The sums over all answers so far, one for each shift."""
-        if self._answers.images:
-            self._count()
+        self._answers.flush()
         return self._tallies
 
-    def _count(self) -> None:
-        logits, rows = self._answers.take()
+    def _count(self, logits: torch.Tensor, rows: torch.Tensor) -> None:
         which, order = self._images.which(torch.cat(self._indices)).sort(stable=True)
         self._indices.clear()
         numbers, sizes = which.unique_consecutive(return_counts=True)
