@@ -14,7 +14,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard import Guard
 from acclimate.learner import Learner
 from acclimate.recipes import get_recipe
-from acclimate.stream import PATIENCE, Stream
+from acclimate.stream import Stream
 from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 
 LR = {"optimizer.lr": 0.05}
@@ -321,84 +321,6 @@ def test_train_and_eval_leave_the_layers_as_the_recipe_set_them() -> None:
     expected = run(Stream(bn_net(), "ent", options=LR), BATCHES[:2])
     stream = Stream(bn_net(), "ent", options=LR).train()
     torch.testing.assert_close([stream(BATCHES[0]), stream.eval()(BATCHES[1])], expected)
-
-
-# The guard
-
-
-def harmful(**options: Any) -> dict[str, Any]:
-    return {"optimizer.lr": 20.0, **options}
-
-
-def test_the_guard_rolls_back_and_in_the_end_stops_learning() -> None:
-    stream = Stream(bn_net(), "ent", options=harmful(), guard=Guard(check_every=2))
-    with pytest.warns(AcclimateWarning, match=r"went back to step 0"):
-        run(stream, BATCHES[:2])
-    assert same_tensors(snapshot(stream.model), snapshot(bn_net()))
-    assert stream.learns
-    with pytest.warns(AcclimateWarning, match="went back to step 0"):
-        run(stream, BATCHES[: 2 * (PATIENCE - 1)])
-    assert not stream.learns
-    assert [e.step for e in stream.events] == [2, 2, 2]
-    assert stream.events[-1].action == "went back to step 0 and stopped learning"
-    assert same_tensors(snapshot(stream.model), snapshot(bn_net()))
-    stream.resume()
-    assert stream.learns
-
-
-def test_patience_is_remembered_in_the_state() -> None:
-    first, second = (
-        Stream(bn_net(), "ent", options=harmful(), guard=Guard(check_every=2)) for _ in range(2)
-    )
-    with pytest.warns(AcclimateWarning, match="went back to step 0"):
-        run(first, BATCHES[: 2 * (PATIENCE - 1)])
-    assert len(first.events) == PATIENCE - 1
-    second.load_state_dict(first.state_dict())
-    with pytest.warns(AcclimateWarning, match="stopped learning"):
-        run(second, BATCHES[:2])
-
-
-def test_observe_only_records() -> None:
-    watched = Stream(
-        bn_net(), "ent", options=harmful(), guard=Guard(action="observe", check_every=2)
-    )
-    alone = Stream(bn_net(), "ent", options=harmful(), guard="off")
-    for x in BATCHES[:6]:
-        assert torch.equal(watched(x), alone(x))
-    assert [e.action for e in watched.events] == ["recorded"] * 3
-    assert alone.events == []
-
-
-def test_stop_keeps_the_state_and_learns_no_more() -> None:
-    stream = Stream(bn_net(), "ent", options=harmful(), guard=Guard(action="stop", check_every=2))
-    with pytest.warns(AcclimateWarning, match="stopped learning"):
-        run(stream, BATCHES[:2])
-    assert not stream.learns
-    assert not same_tensors(snapshot(stream.model), snapshot(bn_net()))
-
-
-def test_a_sane_stream_is_left_alone_and_pays_one_source_pass_per_check() -> None:
-    guarded = Stream(bn_net(), "ent", options={"optimizer.lr": 1e-3}, guard=Guard(check_every=4))
-    alone = Stream(bn_net(), "ent", options={"optimizer.lr": 1e-3}, guard="off")
-    for x in BATCHES[:8]:
-        assert torch.equal(guarded(x), alone(x))
-    assert guarded.events == []
-    assert (guarded.learner.forwards, alone.learner.forwards) == (8 + 2, 8)
-
-
-@pytest.mark.parametrize("options", [{}, {"normalization": "running"}, ADAM])
-def test_a_batch_of_nan_does_not_poison_the_stream_for_good(options: dict[str, Any]) -> None:
-    settings = {"optimizer.lr": 1e-3, **options}
-    stream = Stream(bn_net(), "ent", options=settings, guard=Guard(check_every=2))
-    run(stream, BATCHES[:4])
-    broken = BATCHES[4].clone()
-    broken[0, 0, 0, 0] = float("nan")
-    with pytest.warns(AcclimateWarning, match="not finite; went back to step 2"):
-        answers = stream(broken)  # at once, not at the next check
-    assert torch.isfinite(answers[1:]).all()  # the source model answers for the sound images
-    assert all(torch.isfinite(a).all() for a in run(stream, BATCHES[5:]))
-    assert stream.learns
-    assert stream.learner.steps == 2 + len(BATCHES[5:])
 
 
 def test_a_model_of_one_class_runs() -> None:
