@@ -1,7 +1,7 @@
 """One adaptation step beside a plain PyTorch loop: images per second, memory, ratios.
 
-    python benchmarks/step.py [--short] [--json] [--out FILE] [--device cuda] [--compiled]
-                              [--models wrn-40-2 resnet50 ...]
+    python benchmarks/step.py [--short] [--json] [--out FILE] [--device cuda]
+                              [--models wrn-40-2 resnet50 ...] [--compiled [resnet50 ...]]
 
 "eager" is the reference: the same step (scale and shift of the norm layers, SGD with momentum) in
 plain PyTorch, written below: float32, on a GPU with cuDNN's benchmark and TF32 convolutions.
@@ -102,29 +102,26 @@ def inference(model: nn.Module, _: Case, __: Tensor) -> tuple[Step, str]:
     return step, "float32"
 
 
-def compiled_inference(mode: str) -> Make:
+def compiled_inference(model: nn.Module, _: Case, __: Tensor) -> tuple[Step, str]:
     """The fastest forward pass that plain PyTorch offers."""
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    mode = "reduce-overhead"
 
-    def make(model: nn.Module, _: Case, __: Tensor) -> tuple[Step, str]:
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    def ordered(x: Tensor) -> Tensor:
+        answer: Tensor = model(x.contiguous(memory_format=torch.channels_last))
+        return answer
 
-        def ordered(x: Tensor) -> Tensor:
-            answer: Tensor = model(x.contiguous(memory_format=torch.channels_last))
-            return answer
+    forward = torch.compile(ordered, mode=mode, dynamic=False)
 
-        forward = torch.compile(ordered, mode=mode, dynamic=False)
+    @torch.no_grad()
+    def step(x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            return forward(x)
 
-        @torch.no_grad()
-        def step(x: Tensor) -> Tensor:
-            with torch.autocast(x.device.type, dtype=torch.bfloat16):
-                return forward(x)
-
-        return step, f"torch.compile, {mode}"
-
-    return make
+    return step, f"torch.compile, {mode}"
 
 
-def makers(compiled: str | None) -> dict[str, Make]:
+def makers(compiled: bool) -> dict[str, Make]:
     """All that is compared."""
     made: dict[str, Make] = {
         "eager": eager_step,
@@ -134,11 +131,11 @@ def makers(compiled: str | None) -> dict[str, Make]:
         "inference": inference,
         "inference, auto": ours("auto", "none"),
     }
-    return made | ({COMPILED: compiled_inference(compiled)} if compiled else {})
+    return made | ({COMPILED: compiled_inference} if compiled else {})
 
 
 def measure(
-    name: str, device: str, *, rounds: int, batch: int | None = None, compiled: str | None = None
+    name: str, device: str, *, rounds: int, batch: int | None = None, compiled: bool = False
 ) -> list[Row]:
     """The rows of one model; what could not be measured says why, and the rest goes on."""
     case = CASES[name]
@@ -238,16 +235,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--short", action="store_true", help="few rounds of small batches")
     parser.add_argument(
         "--compiled",
-        nargs="?",
-        const="reduce-overhead",
-        metavar="MODE",
-        help="compiled inference, too, on a GPU; mode of torch.compile (default: %(const)s)",
+        nargs="*",
+        choices=CASES,
+        metavar="NAME",
+        help="compiled inference, too, on a GPU, of these models (none named: of all)",
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", type=Path, help="a JSON file, written after every model")
     args = parser.parse_args(argv)
     cuda = args.device.startswith("cuda")
-    if args.compiled and not cuda:
+    if args.compiled is not None and not cuda:
         parser.error("--compiled is for a GPU; leave it out, or add --device cuda")
     torch.backends.cudnn.benchmark = True  # for the plain sides; ours see to it themselves
     rounds, batch = (4, 64) if args.short else (args.rounds, None)
@@ -263,8 +260,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not args.json:
         print(f"{result['step']}; {result['machine']}, torch {result['torch']}\n{HEADER}")
     for name in args.models or (ON_GPU if cuda else ON_CPU):
+        compiled = args.compiled is not None and (not args.compiled or name in args.compiled)
         rows = measure(
-            name, args.device, rounds=rounds, batch=args.batch or batch, compiled=args.compiled
+            name, args.device, rounds=rounds, batch=args.batch or batch, compiled=compiled
         )
         result["rows"] += rows
         if args.out:

@@ -26,7 +26,7 @@ def answers(scoring: Scoring | None = None, labels=LABELS) -> ImageSource:
 
 @pytest.mark.parametrize("batch_size", [1, 7, 50, 500])
 def test_errors_and_calibration_of_any_batch_size(batch_size):
-    scores = evaluate(MODEL, answers(), batch_size=batch_size, progress=False)
+    scores = evaluate(MODEL, answers(), batch_size=batch_size, device="cpu", progress=False)
     assert scores.errors.error().value == top_k_error(LOGITS, LABELS)
     assert scores.errors.error(5).value == top_k_error(LOGITS, LABELS, k=5)
     assert scores.calibration.ece().value == pytest.approx(ece(LOGITS, LABELS), abs=1e-9)
@@ -73,7 +73,7 @@ def test_no_batch_waits_for_a_gpu_and_no_picture_stays_there(scoring):
 def test_a_subset_of_the_outputs_is_asked():
     keep = torch.tensor([1, 4, 6])
     labels = keep[LABELS % 3]
-    scores = evaluate(MODEL, answers(Scoring(keep=keep), labels), progress=False)
+    scores = evaluate(MODEL, answers(Scoring(keep=keep), labels), device="cpu", progress=False)
     within = LOGITS[:, keep]
     wrong = (within.argmax(dim=1) != LABELS % 3).sum().item()
     assert scores.errors.counts() == (wrong, 50)
@@ -120,7 +120,7 @@ def test_labels_that_are_not_asked_for_are_no_labels():
 def test_a_model_stays_in_evaluation_and_unchanged():
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(8)).train()
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    evaluate(model, answers(), progress=False)
+    evaluate(model, answers(), device="cpu", progress=False)
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 

@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -62,6 +63,9 @@ class Recorder:
             return _Recording(self._work, images, self.aside)
         except RuntimeError as error:
             self._gave_up = True
+            # It still takes itself for part of the recording, and would refuse to draw again.
+            generator = torch.cuda.default_generators[images.device.index]
+            generator.graphsafe_set_state(generator.clone_state())
             warnings.warn(
                 f"a step could not be recorded, so it runs as it is: {error}".splitlines()[0],
                 AcclimateWarning,
@@ -88,9 +92,10 @@ class Aside:
     def __init__(self) -> None:
         self._stream: Any = None
         self._pool: Any = None
+        self._recordings: WeakSet[_Recording] = WeakSet()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_stream": None, "_pool": None}
+        return {"_stream": None, "_pool": None, "_recordings": WeakSet()}
 
     def stream(self, device: torch.device) -> Any:
         """The stream."""
@@ -98,10 +103,11 @@ class Aside:
             self._stream = torch.cuda.Stream(device)
         return self._stream
 
-    def pool(self) -> Any:
-        """The memory of recordings."""
-        if self._pool is None:
+    def pool(self, recording: _Recording) -> Any:
+        """The memory of recordings, for one more of them."""
+        if not self._recordings:  # with its last recording a pool is closed
             self._pool = torch.cuda.graph_pool_handle()
+        self._recordings.add(recording)
         return self._pool
 
 
@@ -112,7 +118,7 @@ class _Recording:
         torch.cuda.synchronize(like.device)
         with torch.cuda.stream(place.stream(like.device)):
             # Another thread reads pictures ahead, and may allocate what it likes.
-            self._graph.capture_begin(pool=place.pool(), capture_error_mode="thread_local")
+            self._graph.capture_begin(pool=place.pool(self), capture_error_mode="thread_local")
             try:
                 self._results = work(self._images)
             finally:

@@ -5,10 +5,11 @@ statistics and once to be normalised, with residual and rectifier on the way; ba
 input are read once for the sums and once for the gradient of the input. Which values the rectifier
 let through is read off the input again, or, behind a residual, kept as one bit each.
 
-Programs go through memory side by side, tile after tile, so that what is read at one time lies
-together. Sums are taken by so many programs and then in a fixed order, so that the same numbers
-come out every time; they are taken around ``origin``, the source's mean, or a large mean would eat
-the digits of a small variance.
+Sums are taken by so many programs and then in a fixed order, so that the same numbers come out
+every time; they are taken around ``origin``, the source's mean, or a large mean would eat the
+digits of a small variance. Programs go through memory side by side and backwards: what was written
+last is in the cache still, and what they read last will be when the next kernel goes forwards. Each
+reads some tiles ahead of those it adds up, or most of the time would be spent waiting for one.
 """
 
 # mypy: ignore-errors
@@ -33,11 +34,10 @@ __all__ = [
     "tile",
 ]
 
-_PROGRAMS = 1056
-"""How many programs share a sum: eight for each processor of a large GPU."""
-_MOMENTS = {"values": 4096, "widest": 64, "unroll": 2}
-_SUMS = {"values": 1024, "widest": 128, "unroll": 4}
-"""Tiles, and how many a program loads at once, that were fastest for a ResNet-50 on an H200."""
+_MOMENTS = {"values": 1024, "widest": 64, "deep": 4, "most": 792}
+_SUMS = {"values": 1024, "widest": 64, "deep": 2, "most": 528}
+"""Tiles, how many a program reads ahead, and how many programs there are at most: as many as run at
+one time on an H200 (132 processors) with the registers that this takes."""
 
 
 def tile(channels: int, *, values: int, widest: int = 128) -> tuple[int, int]:
@@ -47,19 +47,38 @@ def tile(channels: int, *, values: int, widest: int = 128) -> tuple[int, int]:
 
 
 def shares(
-    rows: int, channels: int, *, values: int, widest: int, unroll: int
+    rows: int, channels: int, *, values: int, widest: int, deep: int, most: int
 ) -> tuple[int, int, int, int]:
     """How many programs share the rows, into how many strips the channels fall, and the tile."""
     high, wide = tile(channels, values=values, widest=widest)
     across = triton.cdiv(channels, wide)
-    programs = max(1, min(triton.cdiv(rows, high * unroll), _PROGRAMS // across))
+    programs = max(1, min(triton.cdiv(rows, high * deep), most // across))
     return programs, across, high, wide
+
+
+@triton.jit
+def _tile(x, start, rows, row_length, columns, inside, first: tl.constexpr, high: tl.constexpr):
+    """Some rows of the block that starts at ``start``; zeros outside of what there is."""
+    r = first + tl.arange(0, high)
+    there = ((start >= 0) & (r < rows - start))[:, None] & inside[None, :]
+    at = start.to(tl.int64) * row_length + r[:, None] * row_length + columns[None, :]
+    return tl.load(x + at, mask=there, other=0)
+
+
+@triton.jit
+def _tiles(
+    x, start, rows, row_length, columns, inside, deep: tl.constexpr, high: tl.constexpr
+):  # fmt: skip
+    tiles = ()
+    for number in tl.static_range(deep):
+        tiles += (_tile(x, start, rows, row_length, columns, inside, number * high, high),)
+    return tiles
 
 
 @triton.jit
 def _moments(
     x, origin, partial, rows, channels, programs, across,
-    unroll: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
+    deep: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0) // across
     c = tl.program_id(0) % across * wide + tl.arange(0, wide)
@@ -67,13 +86,17 @@ def _moments(
     middle = tl.load(origin + c, mask=inside, other=0.0)[None, :]
     total = tl.zeros((high, wide), tl.float32)
     squares = tl.zeros((high, wide), tl.float32)
-    for start in range(program * high * unroll, rows, programs * high * unroll):
-        for number in tl.static_range(unroll):
-            r = start + number * high + tl.arange(0, high)
+    blocks = tl.cdiv(rows, high * deep)
+    start = (blocks - 1 - program) * high * deep
+    tiles = _tiles(x, start, rows, channels, c, inside, deep, high)
+    for _ in range(program, blocks, programs):
+        here, now = start, tiles
+        start -= programs * high * deep
+        tiles = _tiles(x, start, rows, channels, c, inside, deep, high)
+        for number in tl.static_range(deep):
+            r = here + number * high + tl.arange(0, high)
             there = (r < rows)[:, None] & inside[None, :]
-            at = r.to(tl.int64)[:, None] * channels + c[None, :]
-            value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
-            value = tl.where(there, value - middle, 0.0)
+            value = tl.where(there, now[number].to(tl.float32) - middle, 0.0)
             total += value
             squares += value * value
     row = partial + program.to(tl.int64) * 2 * channels
@@ -164,36 +187,55 @@ def _behind(grad, value, activation: tl.constexpr):
 def _gradient_sums(
     gradient, second, x, coefficients, above, kept, partial, rows, channels, programs, across,
     activation: tl.constexpr, bits: tl.constexpr, two: tl.constexpr, keeps: tl.constexpr,
-    unroll: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
+    deep: tl.constexpr, high: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
     program, strip = tl.program_id(0) // across, tl.program_id(0) % across
     c = strip * wide + tl.arange(0, wide)
     inside = c < channels
+    eight = strip * (wide // 8) + tl.arange(0, wide // 8)
+    known = eight < channels // 8
     mean = tl.load(coefficients + c, mask=inside, other=0.0)[None, :]
     rstd = tl.load(coefficients + channels + c, mask=inside, other=0.0)
     scale = tl.load(coefficients + 2 * channels + c, mask=inside, other=0.0)[None, :]
     offset = tl.load(coefficients + 3 * channels + c, mask=inside, other=0.0)[None, :]
     hats = tl.zeros((high, wide), tl.float32)
     total = tl.zeros((high, wide), tl.float32)
-    for start in range(program * high * unroll, rows, programs * high * unroll):
-        for number in tl.static_range(unroll):
-            r = start + number * high + tl.arange(0, high)
-            there = (r < rows)[:, None] & inside[None, :]
-            at = r.to(tl.int64)[:, None] * channels + c[None, :]
-            grad = tl.load(gradient + at, mask=there, other=0.0).to(tl.float32)
+    blocks = tl.cdiv(rows, high * deep)
+    start = (blocks - 1 - program) * high * deep
+    grads = _tiles(gradient, start, rows, channels, c, inside, deep, high)
+    values = _tiles(x, start, rows, channels, c, inside, deep, high)
+    others = grads
+    bytes = grads
+    if two:
+        others = _tiles(second, start, rows, channels, c, inside, deep, high)
+    if bits:
+        bytes = _tiles(above, start, rows, channels // 8, eight, known, deep, high)
+    for _ in range(program, blocks, programs):
+        here = start
+        grads_now, values_now, others_now, bytes_now = grads, values, others, bytes
+        start -= programs * high * deep
+        grads = _tiles(gradient, start, rows, channels, c, inside, deep, high)
+        values = _tiles(x, start, rows, channels, c, inside, deep, high)
+        others = grads
+        bytes = grads
+        if two:
+            others = _tiles(second, start, rows, channels, c, inside, deep, high)
+        if bits:
+            bytes = _tiles(above, start, rows, channels // 8, eight, known, deep, high)
+        for number in tl.static_range(deep):
+            grad, value = grads_now[number].to(tl.float32), values_now[number].to(tl.float32)
             if two:
-                grad += tl.load(second + at, mask=there, other=0.0).to(tl.float32)
-            value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
+                grad += others_now[number].to(tl.float32)
             if bits:
-                eight = strip * (wide // 8) + tl.arange(0, wide // 8)
-                known = (r < rows)[:, None] & (eight < channels // 8)[None, :]
-                place = r.to(tl.int64)[:, None] * (channels // 8) + eight[None, :]
-                byte = tl.load(above + place, mask=known, other=0).to(tl.int32)
-                spread = (byte[:, :, None] >> tl.arange(0, 8)[None, None, :]) & 1
+                byte = bytes_now[number].to(tl.int32)[:, :, None]
+                spread = (byte >> tl.arange(0, 8)[None, None, :]) & 1
                 grad = tl.where(tl.reshape(spread, (high, wide)) > 0, grad, 0.0)
             else:
                 grad = _behind(grad, value * scale + offset, activation)
             if keeps:
+                r = number * high + tl.arange(0, high)
+                there = (r < rows - here)[:, None] & inside[None, :]
+                at = here.to(tl.int64) * channels + r[:, None] * channels + c[None, :]
                 tl.store(kept + at, grad.to(kept.dtype.element_ty), mask=there)
             total += grad
             hats += grad * (value - mean)
@@ -254,7 +296,7 @@ def batch_coefficients(
     partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
     out = x.new_empty((4, channels), dtype=torch.float32)
     _moments[(programs * across,)](
-        x, origin, partial, rows, channels, programs, across, _MOMENTS["unroll"], high, wide
+        x, origin, partial, rows, channels, programs, across, _MOMENTS["deep"], high, wide
     )
     _finish_moments[(triton.cdiv(channels, 8),)](
         partial, origin, weight, bias, out, programs, rows, channels, eps, 128, 8
@@ -302,7 +344,7 @@ def parameter_gradients(
     _gradient_sums[(programs * across,)](
         out_gradient, second if two else out_gradient, x, coefficients, above if bits else x, kept,
         partial, rows, channels, programs, across,
-        activation, bits, two, bits or two, _SUMS["unroll"], high, wide,
+        activation, bits, two, bits or two, _SUMS["deep"], high, wide,
     )  # fmt: skip
     return finish_gradients(partial, coefficients, share=1 / rows if batch else 0.0), kept
 

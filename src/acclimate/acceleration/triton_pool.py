@@ -14,6 +14,8 @@ from acclimate.acceleration.triton_norm import finish_gradients, shares, tile
 
 __all__ = ["normalize_and_pool", "pooled_gradients"]
 
+_SUMS = {"values": 1024, "widest": 128, "deep": 1, "most": 1056}
+
 
 @triton.jit
 def _place(r, number, height, width, out_height, out_width, window, stride, padding):
@@ -126,7 +128,7 @@ def pooled_gradients(
     """See :func:`acclimate.acceleration.plain_pool.pooled_gradients`."""
     channels = x.shape[1]
     rows = out_gradient.numel() // channels
-    programs, across, high, wide = shares(rows, channels, values=1024, widest=128, unroll=1)
+    programs, across, high, wide = shares(rows, channels, **_SUMS)
     partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
     two = second is not None
     _pooled_sums[(programs * across,)](
