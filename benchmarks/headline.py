@@ -1,4 +1,4 @@
-"""The table of CIFAR-10-C in the README, with the published numbers beside ours.
+"""The tables of CIFAR-10-C in the README, with the published numbers beside ours.
 
     python benchmarks/headline.py                      # prints it
     python benchmarks/headline.py --check README.md    # 1 where the README has another
@@ -24,36 +24,56 @@ from acclimate.experiments.paper import tables
 from page_table import Row, TableError, command
 
 RESULTS = Path(__file__).parent / "results" / "cifar10c.json"
-RECIPES = {"bn": "BN", "ent": "ENT", "rpl": "RPL", "hard": "hard", "soft": "soft"}
+METHODS = {"bn": "BN", "ent": "ENT", "rpl": "RPL"}
+LABELS = {"hard": "hard", "soft": "soft"}
 _REDUCTION = "reduction BN→ENT / BN→RPL (published)"
-PLACES = 15 * 5  # corruptions × severities
+CORRUPTIONS, SEVERITIES, HARDEST = 15, 5, 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """A mean over corruptions and severities, and its deviation over seeds."""
+    """A mean over some places (corruptions × severities) of all, and its deviation over seeds."""
 
     value: float
     std: float | None = None
-    places: int = PLACES
+    places: int
+    of: int
 
     def __str__(self) -> str:
         spread = "" if self.std is None else f" ± {self.std:.1f}"
-        less = "" if self.places == PLACES else f" ({self.places} of {PLACES})"
+        less = "" if self.places == self.of else f" ({self.places} of {self.of})"
         return f"{self.value:.1f}{spread}{less}"
 
 
 def headline(rows: Sequence[Row]) -> str:
-    """The table, as Markdown, and how to read it."""
+    """The tables, as Markdown, and how to read them."""
     if not rows:
         raise TableError("expected results, got none")
     rows = [_named(row) for row in rows]
     _check_rows(rows)
+    all_severities = _table([row for row in rows if row["recipe"] not in LABELS], METHODS, None)
+    hardest = [row for row in rows if row["severity"] == HARDEST]
+    return "\n".join(
+        [
+            "Top-1 error in percent; in brackets what the paper prints. Reduction: of the error "
+            "with new statistics alone.",
+            "",
+            f"Mean over {CORRUPTIONS} corruptions × {SEVERITIES} severities:",
+            "",
+            *all_severities,
+            "",
+            f"At severity {HARDEST}{_seeds(hardest)}:",
+            "",
+            *_table(hardest, METHODS | LABELS, HARDEST),
+        ]
+    )
+
+
+def _table(rows: Sequence[Row], recipes: dict[str, str], severity: int | None) -> list[str]:
     models = sorted({row["model"] for row in rows})
-    columns = ["model", "unadapted", *RECIPES.values(), _REDUCTION]
-    lines = [columns, ["---"] * len(columns), *(_line(model, rows) for model in models)]
-    drawn = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([*drawn, "", _about(rows)])
+    columns = ["model", "unadapted", *recipes.values(), _REDUCTION]
+    lines = [_line(model, rows, recipes, severity) for model in models]
+    return ["| " + " | ".join(line) + " |" for line in (columns, ["---"] * len(columns), *lines)]
 
 
 def _named(row: Row) -> Row:
@@ -65,20 +85,26 @@ def _named(row: Row) -> Row:
     return row | {"model": f"{row['model']}, {selector} weights", "options": options}
 
 
-def mean_error(rows: Iterable[Row]) -> Mean | None:
-    """Severities first, then corruptions, then seeds; of the seed with the fewest places."""
+def mean_error(rows: Iterable[Row], *, of: int) -> Mean | None:
+    """Severities first, then corruptions, then the seeds that went to the most places."""
     by_seed: dict[int, dict[str, dict[int, float]]] = {}
     for row in rows:
         corruptions = by_seed.setdefault(row["seed"], {})
         corruptions.setdefault(row["corruption"], {})[row["severity"]] = row["error"]
     if not by_seed:
         return None
-    means = [fmean(fmean(each.values()) for each in found.values()) for found in by_seed.values()]
-    places = min(sum(map(len, found.values())) for found in by_seed.values())
-    return Mean(value=fmean(means), std=stdev(means) if len(means) > 1 else None, places=places)
+    places = {seed: sum(map(len, found.values())) for seed, found in by_seed.items()}
+    most = max(places.values())
+    means = [
+        fmean(fmean(each.values()) for each in found.values())
+        for seed, found in by_seed.items()
+        if places[seed] == most
+    ]
+    std = stdev(means) if len(means) > 1 else None
+    return Mean(value=fmean(means), std=std, places=most, of=of)
 
 
-def published(model: str, recipe: str) -> float | None:
+def published(model: str, recipe: str, severity: int | None = None) -> float | None:
     """What the paper prints for a model and a recipe on CIFAR-10-C; None where it does not.
 
     None too where an architecture stands for several models, which a name does not tell apart.
@@ -88,36 +114,49 @@ def published(model: str, recipe: str) -> float | None:
         for table in tables()
         for cell in table.to_run
         if (cell.model, cell.recipe, cell.dataset) == (model, recipe, "cifar10-c")
-        and (cell.metric, cell.shift, cell.severity) == ("error", "test", None)
+        and (cell.metric, cell.shift, cell.severity) == ("error", "test", severity)
         and cell.published is not None
         and not (cell.options or cell.epochs or cell.source)
     }
     return printed.pop() if len(printed) == 1 else None
 
 
-def _line(model: str, rows: Sequence[Row]) -> list[str]:
-    own = [row for row in rows if row["model"] == model]
-    found = {name: mean_error(r for r in own if r["recipe"] == name) for name in RECIPES}
-    printed = {name: published(model, name) for name in ("none", *RECIPES)}
+def _line(
+    model: str, rows: Sequence[Row], recipes: dict[str, str], severity: int | None
+) -> list[str]:
+    own = _at_the_same_places([row for row in rows if row["model"] == model])
+    of = CORRUPTIONS * (1 if severity else SEVERITIES)
+    found = {name: mean_error((r for r in own if r["recipe"] == name), of=of) for name in recipes}
+    printed = {name: published(model, name, severity) for name in ("none", *recipes)}
     ours = {name: None if each is None else each.value for name, each in found.items()}
     return [
         model.removeprefix("acclimate:").removesuffix("-cifar10"),
-        _beside(_unadapted(own), printed["none"]),
-        *(_beside(found[name], printed[name]) for name in RECIPES),
+        _beside(_unadapted(own, of=of), printed["none"]),
+        *(_beside(found[name], printed[name]) for name in recipes),
         _reductions(ours) + _bracketed(_reductions(printed)),
     ]
 
 
-def _unadapted(rows: Sequence[Row]) -> Mean | None:
+def _at_the_same_places(rows: Sequence[Row]) -> list[Row]:
+    """Only where all recipes went, so that their means are of the same images."""
+    been: dict[str, set[tuple[str, int]]] = {}
+    for row in rows:
+        been.setdefault(row["recipe"], set()).add((row["corruption"], row["severity"]))
+    everywhere = set.intersection(*been.values())
+    return [row for row in rows if (row["corruption"], row["severity"]) in everywhere]
+
+
+def _unadapted(rows: Sequence[Row], *, of: int) -> Mean | None:
     """Of the model as it is, which no seed changes."""
     places: dict[tuple[str, int], list[float]] = {}
     for row in rows:
         if row.get("unadapted") is not None:
             places.setdefault((row["corruption"], row["severity"]), []).append(row["unadapted"])
-    return mean_error(
+    errors = (
         {"corruption": corruption, "severity": severity, "seed": 0, "error": fmean(errors)}
         for (corruption, severity), errors in places.items()
     )
+    return mean_error(errors, of=of)
 
 
 def _beside(ours: Mean | None, printed: float | None) -> str:
@@ -139,13 +178,9 @@ def _bracketed(words: str) -> str:
     return "" if words == "–" else f" ({words})"
 
 
-def _about(rows: Sequence[Row]) -> str:
+def _seeds(rows: Sequence[Row]) -> str:
     seeds = len({row["seed"] for row in rows})
-    spread = f"± is the standard deviation over {seeds} seeds; " if seeds > 1 else ""
-    return (
-        f"Top-1 error in percent, mean over 15 corruptions × 5 severities of CIFAR-10; {spread}"
-        "in brackets what the paper prints. Reduction: of the error with new statistics alone."
-    )
+    return f", ± over {seeds} seeds" if seeds > 1 else ""
 
 
 def _check_rows(rows: Sequence[Row]) -> None:

@@ -77,6 +77,7 @@ def measure(folder: Path, *, count: int, batch: int, model: str, device: torch.d
     net = fresh(outlined.model, device)
     how = choose(net, shown, speed="auto")
     learner = Learner(net, get_recipe("rpl"), batch_size=batch, acceleration=how)
+    learner.network.unverified = False  # the gradients of random weights are chaos: see step.py
     room = None if device.type == "cuda" else count * shown[0].numel()
     resident = Resident(count, device=device, room=room)
 

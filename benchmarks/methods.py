@@ -21,6 +21,7 @@ SETTINGS = {
     "online": "online",
     "correlated:0.1": "correlated",
     "continual": "continual",
+    "gradual": "gradual",
     "mixed": "mixed",
     "single": "one image",
 }

@@ -33,7 +33,7 @@ def in_page(page: str, table: str, *, name: str) -> str:
 
 
 def command(
-    make: Callable[[list[Row]], str],
+    make: Callable[[Any], str],
     *,
     name: str,
     results: Path,

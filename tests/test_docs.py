@@ -58,6 +58,23 @@ def test_the_speed_of_a_step_is_the_measured_one():
     assert f"runs at {auto['ratio_to_eager']:.2f} times the rate of the eager one" in page
 
 
+@pytest.mark.parametrize(
+    ("script", "page"),
+    [("speed_table", "docs/how-a-step-works.md"), ("methods", "docs/methods.md")],
+)
+def test_tables_in_pages_are_those_of_the_stored_results(script, page, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    made = runpy.run_path(str(ROOT / "benchmarks" / f"{script}.py"))
+    assert made["main"](["--check", str(ROOT / page)]) == 0
+
+
+def test_the_cost_of_a_step_in_forward_passes_is_the_measured_one():
+    stored = json.loads((ROOT / "benchmarks/results/step_gpu.json").read_text())
+    auto = next(r for r in stored["rows"] if (r["model"], r["what"]) == ("resnet50", "auto"))
+    page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
+    assert f"costs {auto['cost_in_compiled_inference']:.2f} forward passes" in page
+
+
 def test_every_recipe_is_on_the_page_of_methods():
     page = (ROOT / "docs/methods.md").read_text()
     rows = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))

@@ -95,3 +95,9 @@ def test_a_batch_of_nan_does_not_poison_the_stream_for_good(options: dict[str, A
     assert all(torch.isfinite(a).all() for a in run(stream, BATCHES[5:]))
     assert stream.learns
     assert stream.learner.steps == 2 + len(BATCHES[5:])
+
+
+def test_an_answer_that_is_no_number_after_the_last_step_of_an_episode_is_not_given() -> None:
+    options = {"optimizer.lr": 1e30, "epochs": 3, "objective.augmentations": 4}
+    stream = Stream(bn_net(), "memo", options=options)
+    assert all(bool(torch.isfinite(answer).all()) for answer in run(stream, BATCHES[:2]))

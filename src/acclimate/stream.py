@@ -139,6 +139,8 @@ class Stream(nn.Module):
         told = logits if loss is None and recipe.learns else loss
         broken = told is not None and not bool(torch.isfinite(told).all())
         if self.episodic:  # nothing is kept from batch to batch
+            # The loss is the first step's; the answer is made after the last.
+            broken = broken or not bool(torch.isfinite(logits).all())
             return not (broken and self.guard.acts)
         full = broken or self._watch.steps + 1 >= self.guard.check_every
         source = self.learner.source_forward(images).logits if full else None

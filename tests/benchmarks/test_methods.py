@@ -28,8 +28,8 @@ def test_means_over_corruptions_and_streams_through_all() -> None:
     rows += [row("tent", "online", 20.0) for _ in range(15)]
     rows += [row("tent", "continual", 30.0, through=True)]
     assert SCRIPT["methods_table"](rows).splitlines()[2:] == [
-        "| `tent` | 0.01 | 20.0 | – | 30.0 | – | – |",
-        "| `none` | – | 47.0 | – | – | – | – |",
+        "| `tent` | 0.01 | 20.0 | – | 30.0 | – | – | – |",
+        "| `none` | – | 47.0 | – | – | – | – | – |",
     ]
 
 

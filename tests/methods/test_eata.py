@@ -34,6 +34,18 @@ OPTIONS = {
 }
 
 
+def plain_importance_by_image(model: nn.Module, batch: Tensor) -> dict[str, Tensor]:
+    """As the text has it: the mean over images of the squared gradient of each."""
+    net, affine = plain_model(model)
+    total = {name: torch.zeros_like(p) for name, p in affine.items()}
+    for i in range(len(batch)):
+        log_p = net(batch)[i].log_softmax(dim=0)
+        gradients = torch.autograd.grad(-log_p[log_p.argmax()], affine.values())
+        for name, gradient in zip(affine, gradients, strict=True):
+            total[name] += gradient**2 / len(batch)
+    return total
+
+
 def plain_importance(model: nn.Module, batches: Sequence[Tensor]) -> dict[str, Tensor]:
     net, affine = plain_model(model)
     total = {name: torch.zeros_like(p) for name, p in affine.items()}
@@ -92,6 +104,33 @@ def test_six_steps_with_images_from_a_file_equal_plain_pytorch(tmp_path: Path) -
     assert learner.states["regularizer"].seen == 40
     torch.testing.assert_close(answers, expected, atol=1e-9, rtol=0)
     torch.testing.assert_close(parameters, affine, atol=1e-9, rtol=0)
+
+
+def test_six_steps_with_the_importance_of_the_text_equal_plain_pytorch(tmp_path: Path) -> None:
+    samples = images(12, seed=9, shift=0.0)
+    np.save(tmp_path / "source.npy", samples.numpy())
+    options = {
+        **OPTIONS,
+        "regularizer.images": str(tmp_path / "source.npy"),
+        "regularizer.per_image": True,
+    }
+    answers, parameters, learner = our_run("eata", options)
+    importance = plain_importance_by_image(bn_net().double(), samples.double())
+    expected, affine = plain_eata([importance] * len(BATCHES))
+    assert (learner.forwards, learner.backwards) == (6 + 1, 6 + 12)
+    torch.testing.assert_close(answers, expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(parameters, affine, atol=1e-9, rtol=0)
+
+
+def test_importance_is_asked_for_where_gradients_are_off() -> None:
+    found = []
+    for grad in (True, False):
+        learner = Learner(bn_net(), get_recipe("eata", {"regularizer.per_image": True}))
+        with torch.set_grad_enabled(grad):
+            learner.step(images(8))
+        found.append(learner.states["regularizer"].squares["1.weight"])
+    assert found[0].any()
+    assert torch.equal(*found)
 
 
 def test_a_batch_costs_one_forward_and_one_backward_once_the_images_are_gathered() -> None:

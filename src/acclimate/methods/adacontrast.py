@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acclimate.methods.crops import random_crops
+from acclimate.methods.crops import random_crops, sides
 from acclimate.methods.views import lit, moved
 from acclimate.objectives import Objective
 from acclimate.optimizers import SGD
@@ -136,7 +136,7 @@ class AdaContrast(Objective):
     def views(self, state: Queues, images: Tensor) -> Sequence[Tensor]:
         """One weak view, moved and mirrored; two strong ones, for the query and for its key."""
         draw = state.generator
-        weak = moved(images, draw, flip=True, affine=0.0, pixels=min(images.shape[2:]) / 14)
+        weak = moved(images, draw, flip=True, affine=0.0, pixels=min(sides(images)) / 14)
         return [weak, self._strong(images, draw), self._strong(images, draw)]
 
     def _strong(self, images: Tensor, draw: torch.Generator) -> Tensor:

@@ -8,7 +8,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["random_crops"]
+from acclimate.errors import AcclimateError
+
+__all__ = ["random_crops", "sides"]
+
+
+def sides(images: Tensor) -> tuple[int, int]:
+    """Height and width of pictures; anything else has no views, and is refused.
+
+    >>> sides(torch.zeros(2, 3, 16, 8))
+    (16, 8)
+    """
+    if images.ndim != 4:
+        got = "×".join(map(str, images.shape))
+        raise AcclimateError(
+            f"expected pictures as N×C×H×W to make other views of, got {got}; choose a recipe that "
+            "looks at the input alone, as tent, eata or shot-im"
+        )
+    return images.shape[2], images.shape[3]
 
 
 def random_crops(
@@ -24,7 +41,8 @@ def random_crops(
     >>> random_crops(images, (0.2, 0.5), generator=torch.Generator(), size=8).shape
     torch.Size([2, 3, 8, 8])
     """
-    n, channels, height, width = images.shape
+    height, width = sides(images)
+    n, channels = images.shape[:2]
 
     def draw(low: float, high: float) -> Tensor:
         # Drawn where the generator is: from one on the CPU, a seed means the same crops anywhere.

@@ -32,6 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.filters import EntropyMargin
+from acclimate.methods.crops import sides
 from acclimate.methods.sar import EarlyAffine
 from acclimate.methods.views import Draws
 from acclimate.objectives import CrossEntropy, entropy
@@ -54,7 +55,7 @@ def shuffled_patches(images: Tensor, patches: int, *, generator: torch.Generator
     >>> mixed.flatten().sort().values
     tensor([0., 1., 2., 3.])
     """
-    height, width = images.shape[2:]
+    height, width = sides(images)
     rows, columns = min(patches, height), min(patches, width)
     # Drawn where the generator is: from one on the CPU, a seed means the same order anywhere.
     draws = torch.rand(len(images), rows * columns, generator=generator, device=generator.device)

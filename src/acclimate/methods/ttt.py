@@ -36,7 +36,7 @@ from torch.func import functional_call
 
 from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
-from acclimate.methods.crops import random_crops
+from acclimate.methods.crops import random_crops, sides
 from acclimate.normalization import Source
 from acclimate.objectives import Objective
 from acclimate.optimizers import SGD
@@ -61,9 +61,11 @@ def turned(images: Tensor, quarters: Tensor) -> Tensor:
     tensor([[[[4, 3],
               [2, 1]]]])
     """
-    height, width = images.shape[2:]
+    height, width = sides(images)
     if height != width:
-        raise AcclimateError(f"expected square pictures to turn, got {height}×{width}")
+        raise AcclimateError(
+            f"expected square pictures to turn, got {height}×{width}; crop them to squares"
+        )
     turns = torch.stack([images.rot90(k, dims=(2, 3)) for k in range(QUARTERS)])
     return turns[quarters, torch.arange(len(images), device=images.device)]
 

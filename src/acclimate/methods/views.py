@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from acclimate.methods.crops import sides
+
 __all__ = ["Draws", "generator_on", "jittered", "lit", "moved"]
 
 
@@ -45,13 +47,13 @@ def jittered(images: Tensor, generator: torch.Generator) -> Tensor:
     >>> jittered(torch.rand(2, 3, 8, 8), torch.Generator()).shape
     torch.Size([2, 3, 8, 8])
     """
-    n = len(images)
+    n, (height, width) = len(images), sides(images)
     angle = _uniform(n, generator, math.radians(15))
     size = 1 + _uniform(n, generator, 0.1)
     mirror = torch.where(_uniform(n, generator, 1.0) < 0, -1.0, 1.0)
     cosine, sine = angle.cos() / size, angle.sin() / size
     # Turned in pixels, whatever the picture's shape; the grid counts in halves of each side.
-    aspect = images.shape[2] / images.shape[3]
+    aspect = height / width
     across, down = (2 * _uniform(n, generator, 1 / 16) for _ in range(2))
     rows = [cosine * mirror, -sine * aspect, across, sine * mirror / aspect, cosine, down]
     seen = _warped(images, torch.stack(rows, dim=1).view(n, 2, 3))
@@ -102,12 +104,12 @@ def moved(
     >>> moved(torch.rand(2, 3, 8, 8), torch.Generator(), flip=True, affine=0.1).shape
     torch.Size([2, 3, 8, 8])
     """
-    n, device = len(images), generator.device
+    n, device, (height, width) = len(images), generator.device, sides(images)
     maps = torch.eye(2, 3, device=device).repeat(n, 1, 1)
     maps[:, :, :2] += affine * torch.randn(n, 2, 2, generator=generator, device=device)
-    sides = torch.tensor([images.shape[3], images.shape[2]], device=device)
+    lengths = torch.tensor([width, height], device=device)
     shift = torch.rand(n, 2, generator=generator, device=device) * 2 - 1
-    maps[:, :, 2] = shift * 2 * pixels / sides
+    maps[:, :, 2] = shift * 2 * pixels / lengths
     if flip:
         mirrored = torch.rand(n, generator=generator, device=device) < 0.5
         maps[:, 0] *= torch.where(mirrored, -1.0, 1.0)[:, None]
