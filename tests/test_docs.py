@@ -68,6 +68,15 @@ def test_tables_in_pages_are_those_of_the_stored_results(script, page, monkeypat
     assert made["main"](["--check", str(ROOT / page)]) == 0
 
 
+def test_measured_tables_are_those_of_the_stored_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    made = runpy.run_path(str(ROOT / "benchmarks" / "measured.py"))
+    page = ROOT / "docs/measured.md"
+    written = [name for name in made["TABLES"] if f"<!-- {name} -->" in page.read_text()]
+    assert "domains" in written
+    assert [made["main"]([name, "--check", str(page)]) for name in written] == [0] * len(written)
+
+
 def test_the_cost_of_a_step_in_forward_passes_is_the_measured_one():
     stored = json.loads((ROOT / "benchmarks/results/step_gpu.json").read_text())
     auto = next(r for r in stored["rows"] if (r["model"], r["what"]) == ("resnet50", "auto"))

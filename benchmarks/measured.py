@@ -1,0 +1,213 @@
+"""The tables of docs/measured.md, each from the export of a plan.
+
+    python benchmarks/measured.py domains                            # prints it
+    python benchmarks/measured.py domains --write docs/measured.md   # or --check
+
+It is made from results/NAME.json, which measure.py makes, and stands between the marks of its name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+
+from page_table import Row, TableError, command
+
+RESULTS = Path(__file__).parent / "results"
+Words = Callable[[Row], str]
+Value = Callable[[Row], float | None]
+
+
+def mean(rows: Iterable[Row], value: Value) -> str:
+    """Over the shifts, and its deviation over seeds where there are several.
+
+    >>> rows = [{"seed": seed, "error": 10.0 * shift + seed} for seed in (0, 1) for shift in (1, 2)]
+    >>> mean(rows, lambda row: row["error"]), mean([], lambda row: row["error"])
+    ('15.5 ± 0.7', '–')
+    """
+    by_seed: dict[int, list[float]] = {}
+    for row in rows:
+        found = value(row)
+        if found is not None:
+            by_seed.setdefault(row["seed"], []).append(found)
+    if not by_seed:
+        return "–"
+    means = [fmean(each) for each in by_seed.values()]
+    spread = f" ± {stdev(means):.1f}" if len(means) > 1 else ""
+    return f"{fmean(means):.1f}{spread}"
+
+
+def drawn(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    every = [head, ["---", *["--:"] * (len(head) - 1)], *lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in every)
+
+
+def pivot(rows: Sequence[Row], *, line: Words, column: Words, corner: str) -> str:
+    """Mean errors, by two things a result is known by, in the order they come."""
+    columns = list(dict.fromkeys(map(column, rows)))
+    lines = dict.fromkeys(map(line, rows))
+    for each in lines:
+        _check_places([row for row in rows if line(row) == each], column)
+    return drawn(
+        [corner, *columns],
+        (
+            [name, *(mean(_both(rows, line, name, column, each), _error) for each in columns)]
+            for name in lines
+        ),
+    )
+
+
+def _both(rows: Sequence[Row], line: Words, name: str, column: Words, other: str) -> Iterable[Row]:
+    return (row for row in rows if line(row) == name and column(row) == other)
+
+
+def _check_places(rows: Sequence[Row], column: Words) -> None:
+    """Means that stand beside one another must be of the same shifts."""
+    been: dict[str, set[str | None]] = {}
+    for row in rows:
+        been.setdefault(column(row), set()).add(row["shift"])
+    if len({frozenset(each) for each in been.values()}) > 1:
+        counts = {name: len(each) for name, each in been.items()}
+        raise TableError(f"expected the same shifts in every column, got so many: {counts}")
+
+
+def _error(row: Row) -> float | None:
+    error: float | None = row["error"]
+    return error
+
+
+def _option(name: str, default: str = "–") -> Words:
+    return lambda row: f"{row['options'].get(name, default)}"
+
+
+def _model(row: Row) -> str:
+    name: str = row["model"]
+    return name.rpartition(":")[2]
+
+
+def _recipe(row: Row) -> str:
+    return f"`{row['recipe']}`"
+
+
+def domains(rows: Sequence[Row]) -> str:
+    """Models that were trained for a domain, adapted to it further."""
+    order = ["none", "bn", "ent", "rpl"]
+    rows = sorted(rows, key=lambda row: (row["model"], order.index(row["recipe"])))
+    return pivot(rows, line=_model, column=_recipe, corner="model")
+
+
+def ablations(rows: Sequence[Row]) -> str:
+    """A table for each option that was varied."""
+
+    def having(option: str) -> list[Row]:
+        found = [row for row in rows if option in row["options"]]
+        return sorted(found, key=lambda row: (row["recipe"], _sortable(row["options"][option])))
+
+    asked = {
+        "objective.q": "q of the robust loss",
+        "filter.threshold": "confidence that a hard label needs",
+        "teacher": "teacher",
+        "batch_size": "batch size",
+    }
+    tables = [
+        pivot(having(option), line=_recipe, column=_option(option), corner=words)
+        for option, words in asked.items()
+        if having(option)
+    ]
+    selected = sorted(having("selector"), key=lambda row: row["options"]["optimizer.lr"])
+    if selected:
+        tables.append(
+            pivot(
+                sorted(selected, key=_recipe),
+                line=lambda row: f"{_recipe(row)}, {row['options']['selector']}",
+                column=_option("optimizer.lr"),
+                corner="what learns, by learning rate",
+            )
+        )
+    return "\n\n".join(tables)
+
+
+def _sortable(value: object) -> tuple[int, float, str]:
+    number = isinstance(value, (int, float))
+    return (0, float(value), "") if number else (1, 0.0, str(value))  # type: ignore[arg-type]
+
+
+def dino(rows: Sequence[Row]) -> str:
+    """The transformer as it is, and by what of it learns."""
+    return drawn(
+        ["what learns", "learning rate", "epochs", "error before", "error after"],
+        (
+            [
+                selector,
+                _only(own, "optimizer.lr"),
+                _only(own, "epochs"),
+                mean(own, lambda row: row["unadapted"]),
+                mean(own, _error),
+            ]
+            for selector, own in _grouped(rows, _option("selector"))
+            if selector != "–"
+        ),
+    )
+
+
+def _only(rows: Sequence[Row], option: str) -> str:
+    return ", ".join(sorted({str(row["options"][option]) for row in rows}))
+
+
+def _grouped(rows: Sequence[Row], words: Words) -> list[tuple[str, list[Row]]]:
+    return [
+        (name, [row for row in rows if words(row) == name])
+        for name in dict.fromkeys(map(words, rows))
+    ]
+
+
+def forgetting(rows: Sequence[Row]) -> str:
+    """Error and calibration on the shifts, and what became of clean images."""
+    figures: dict[str, Value] = {
+        "error, %": _error,
+        "calibration error, %": lambda row: None if row["ece"] is None else 100 * row["ece"],
+        "clean error before, %": lambda row: (row["forgetting"] or {}).get("before"),
+        "and after, %": lambda row: (row["forgetting"] or {}).get("after"),
+    }
+    order = ["none", "bn", "ent", "rpl"]
+    rows = sorted(rows, key=lambda row: order.index(row["recipe"]))
+    return drawn(
+        ["recipe", *figures],
+        (
+            [name, *(mean(own, value) for value in figures.values())]
+            for name, own in _grouped(rows, _recipe)
+        ),
+    )
+
+
+def photos(rows: Sequence[Row]) -> str:
+    """Networks for ImageNet's classes, by model and severity."""
+    order = ["none", "bn", "ent", "rpl"]
+    rows = sorted(rows, key=lambda r: (r["model"], r["severity"], order.index(r["recipe"])))
+    return pivot(
+        rows,
+        line=lambda row: f"{_model(row)}, severity {row['severity']}",
+        column=_recipe,
+        corner="model",
+    )
+
+
+TABLES = {each.__name__: each for each in (domains, ablations, dino, forgetting, photos)}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Print, check or write one of them."""
+    name, *rest = sys.argv[1:] if words is None else words or [""]
+    if name not in TABLES:
+        print(f"expected one of {', '.join(TABLES)}, got {name!r}", file=sys.stderr)
+        return 2
+    return command(
+        TABLES[name], name=name, results=RESULTS / f"{name}.json", about=str(__doc__), words=rest
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Tables of exports, from made-up ones."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))  # as when it is run
+SCRIPT = runpy.run_path(str(BENCHMARKS / "measured.py"))
+
+
+def row(recipe: str = "rpl", error: float = 10.0, **more: Any) -> dict[str, Any]:
+    made = {"model": "acclimate:net", "recipe": recipe, "error": error, "seed": 0, "options": {}}
+    return made | {"shift": "cifar/fog:5", "unadapted": 20.0, "ece": 0.1, "forgetting": None} | more
+
+
+def cells(table: str) -> list[list[str]]:
+    lines = [line for line in table.splitlines() if line and "---" not in line]
+    return [[word.strip() for word in line.strip("|").split("|")] for line in lines]
+
+
+def test_seeds_and_shifts_are_averaged() -> None:
+    rows = [row("none", 20.0)]
+    rows += [row("ent", 10.0 + seed, seed=seed) for seed in (0, 1, 2)]
+    assert cells(SCRIPT["domains"](rows)) == [
+        ["model", "`none`", "`ent`"],
+        ["net", "20.0", "11.0 ± 1.0"],
+    ]
+
+
+def test_means_of_different_shifts_do_not_stand_side_by_side() -> None:
+    rows = [row("none"), row("none", shift="cifar/frost:5"), row("ent")]
+    with pytest.raises(SCRIPT["TableError"], match="same shifts in every column, got so many: .*2, .*1"):
+        SCRIPT["domains"](rows)
+
+
+def test_a_table_for_each_option_that_was_varied() -> None:
+    rows = [row(options={"objective.q": q}, error=10 * q) for q in (0.8, 0.2)]
+    rows += [row(options={"batch_size": size}, error=size / 8) for size in (128, 16)]
+    rows += [
+        row("ent", options={"selector": selector, "optimizer.lr": lr}, error=100 * lr)
+        for selector in ("affine", "all")
+        for lr in (0.1, 0.01)
+    ]
+    assert cells(SCRIPT["ablations"](rows)) == [
+        ["q of the robust loss", "0.2", "0.8"],
+        ["`rpl`", "2.0", "8.0"],
+        ["batch size", "16", "128"],
+        ["`rpl`", "2.0", "16.0"],
+        ["what learns, by learning rate", "0.01", "0.1"],
+        ["`ent`, affine", "1.0", "10.0"],
+        ["`ent`, all", "1.0", "10.0"],
+    ]
+
+
+def test_what_of_a_transformer_learns() -> None:
+    chosen = {"selector": "affine", "optimizer.lr": 1e-4, "epochs": 2}
+    rows = [row("none"), row("dino", 30.0, options=chosen)]
+    assert cells(SCRIPT["dino"](rows))[1:] == [["affine", "0.0001", "2", "20.0", "30.0"]]
+
+
+def test_calibration_and_clean_images() -> None:
+    rows = [row("none", ece=0.25), row("bn", forgetting={"before": 6.0, "after": 7.0})]
+    assert cells(SCRIPT["forgetting"](rows))[1:] == [
+        ["`none`", "10.0", "25.0", "–", "–"],
+        ["`bn`", "10.0", "10.0", "6.0", "7.0"],
+    ]
+
+
+def test_photos_by_model_and_severity() -> None:
+    rows = [row(name, severity=severity) for name in ("bn", "none") for severity in (5, 1)]
+    assert cells(SCRIPT["photos"](rows)) == [
+        ["model", "`none`", "`bn`"],
+        ["net, severity 1", "10.0", "10.0"],
+        ["net, severity 5", "10.0", "10.0"],
+    ]
+
+
+def test_an_unknown_table_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert SCRIPT["main"](["nothing"]) == 2
+    assert "expected one of domains" in capsys.readouterr().err
