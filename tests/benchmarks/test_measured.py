@@ -35,7 +35,7 @@ def test_seeds_and_shifts_are_averaged() -> None:
 
 def test_means_of_different_shifts_do_not_stand_side_by_side() -> None:
     rows = [row("none"), row("none", shift="cifar/frost:5"), row("ent")]
-    with pytest.raises(SCRIPT["TableError"], match="same shifts in every column, got so many: .*2, .*1"):
+    with pytest.raises(SCRIPT["TableError"], match=r"same shifts .* so many: .*2, .*1"):
         SCRIPT["domains"](rows)
 
 
