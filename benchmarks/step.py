@@ -1,6 +1,6 @@
 """One adaptation step beside a plain PyTorch loop: images per second, memory, ratios.
 
-    python benchmarks/step.py [--short] [--json] [--out FILE] [--device cuda]
+    python benchmarks/step.py [--short] [--json] [--out FILE [--add]] [--device cuda]
                               [--models wrn-40-2 resnet50 ...] [--compiled [resnet50 ...]]
 
 "eager" is the reference: the same step (scale and shift of the norm layers, SGD with momentum) in
@@ -223,6 +223,19 @@ def machine(device: str) -> str:
     return f"{os.cpu_count()}-core CPU {'with' if half else 'without'} bfloat16 instructions"
 
 
+def kept(file: Path | None, result: dict[str, Any]) -> list[Row]:
+    """The rows of an earlier run, if it ran as this one does."""
+    if file is None or not file.exists():
+        return []
+    before: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    same = ("machine", "torch", "threads", "step")
+    other = [f"{name} {before[name]!r}" for name in same if before[name] != result[name]]
+    if other:
+        raise SystemExit(f"{file} is of another run ({', '.join(other)}): write to another file")
+    rows: list[Row] = before["rows"]
+    return rows
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, and print one table or one JSON object."""
     parser = argparse.ArgumentParser(
@@ -242,6 +255,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", type=Path, help="a JSON file, written after every model")
+    parser.add_argument(
+        "--add", action="store_true", help="keep what FILE has of other models on this machine"
+    )
     args = parser.parse_args(argv)
     cuda = args.device.startswith("cuda")
     if args.compiled is not None and not cuda:
@@ -257,9 +273,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "first_steps": first_steps(args.device),
         "rows": [],
     }
+    asked = args.models or (ON_GPU if cuda else ON_CPU)
+    if args.add:
+        result["rows"] = [row for row in kept(args.out, result) if row["model"] not in asked]
     if not args.json:
         print(f"{result['step']}; {result['machine']}, torch {result['torch']}\n{HEADER}")
-    for name in args.models or (ON_GPU if cuda else ON_CPU):
+    for name in asked:
         compiled = args.compiled is not None and (not args.compiled or name in args.compiled)
         rows = measure(
             name, args.device, rounds=rounds, batch=args.batch or batch, compiled=compiled

@@ -152,6 +152,21 @@ def test_printed_and_written(quick, tmp_path, capsys):
     assert all(f"  {which} " in table for which in SIDES)
 
 
+def test_other_models_of_an_earlier_run_are_kept_if_it_was_alike(quick, tmp_path, capsys):
+    out = tmp_path / "step.json"
+    asked = ["--device", "cpu", "--rounds", "1", "--batch", "3", "--json", "--out", str(out)]
+    assert quick.main(asked) == 0
+    stored = json.loads(out.read_text())
+    stored["rows"].append({**stored["rows"][0], "model": "another"})
+    out.write_text(json.dumps(stored))
+    assert quick.main([*asked, "--add"]) == 0
+    models = [row["model"] for row in json.loads(out.read_text())["rows"]]
+    assert models == ["another"] + [stored["rows"][0]["model"]] * len(SIDES)
+    out.write_text(json.dumps({**stored, "machine": "a large one"}))
+    with pytest.raises(SystemExit, match="another run"):
+        quick.main([*asked, "--add"])
+
+
 def test_compiled_inference_is_refused_without_a_gpu(quick, capsys):
     with pytest.raises(SystemExit):
         quick.main(["--device", "cpu", "--compiled"])
