@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from acclimate.cli import main
+from acclimate.data.corruptions import TEST
 from acclimate.experiments import Job, Result, Store
 
 
@@ -77,6 +79,31 @@ def test_export_and_merge(capfd):
     assert main(["results", "other.db", "--merge", "all.json"]) == 0
     assert "4 new" in capfd.readouterr().out
     assert len(Store("other.db")) == 4
+
+
+def test_an_export_becomes_a_store_again(capfd):
+    assert results("--export", "all.json") == 0
+    assert main(["results", "new.db", "--merge", "all.json"]) == 0
+    assert "merged all.json: 7 new" in capfd.readouterr().out
+    assert len(Store("new.db")) == 7
+
+
+def test_what_cannot_be_merged_leaves_no_store_behind(capfd):
+    Path("broken.json").write_text("{")
+    for file in ("broken.json", "gone.db"):
+        assert main(["results", "new.db", "--merge", file]) == 2
+        assert file in capfd.readouterr().err
+        assert not Path("new.db").exists()
+
+
+def test_the_mce_of_other_data_than_imagenet_c_is_refused_in_words(capfd):
+    store = Store("cifar.db")
+    for shift, severity in product(TEST, range(1, 6)):
+        name = f"cifar/{shift}:{severity}"
+        job = Job(model="acclimate:digits", dataset="cifar10", recipe="none", shift=name)
+        store.add(Result(job=job, record={"errors": {"final": 10.0}, "labelled": 50}))
+    assert main(["results", "cifar.db", "--value", "mce"]) == 0
+    assert "relative to AlexNet on ImageNet-C; other data" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

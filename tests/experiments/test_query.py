@@ -129,6 +129,15 @@ def test_corruptions_stand_in_the_order_of_the_paper(store):
     assert table.cell(("ent",), ("mean test",)).value == pytest.approx(fmean(own))
 
 
+def test_a_mean_over_corruptions_is_of_one_setting(store):
+    fill(store, {("fog", 5): 10.0, ("snow", 5): 20.0}, setting="online")
+    store.add(result(error=90.0, shift="cifar/test:5", setting="continual"))
+    table = corruption_table(store.select(needed("error")), rows=["recipe"])
+    assert table.rows == ("recipe", "setting")
+    assert table.cell(("ent", "online"), ("mean test",)).value == 15.0
+    assert table.cell(("ent", "continual"), ("mean test",)).value == 90.0
+
+
 def test_the_mce_is_that_of_the_metric_and_only_where_complete(store):
     cells = errors(TEST)
     fill(store, cells, preset="", dataset="imagenet-c")

@@ -64,6 +64,7 @@ def test_the_numbers_are_those_of_adapt(worker, roots):
     assert record["weights"] == alone.record["weights"]
     assert record["wrong"] / record["labelled"] == pytest.approx(result.error / 100)
     assert sum(record["balance"][0]["counts"]) == record["images"] == 160
+    assert record["start_balance"]["counts"] == list(history.start.class_counts)
     for name in ("seconds", "memory", "batch_size", "preprocessing", "data"):
         assert record[name]
     assert record["device"] == "cpu"

@@ -72,6 +72,8 @@ def test_results_from_other_data_are_refused(store):
     assert store.add(result(images=50, data="other"))
     assert store.add(result(seed=9, data="other", record={"preprocessing": "224 px"}))
     assert store.add(result(seed=8, record={"data": None}))
+    # A stream joins its pictures, which gives them another digest.
+    assert store.add(result(setting="online", data="joined"))
 
 
 def test_conditions_choose(store):

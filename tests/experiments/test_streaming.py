@@ -50,6 +50,24 @@ def test_each_shift_has_its_own_answers_however_they_come(order, batch_size):
         assert int(tally.wrong) == int((~correct & (labels >= 0)).sum())
 
 
+@pytest.mark.parametrize("batch_size", [1, 100, TOTAL])
+def test_spans_follow_one_another_as_the_images_came(batch_size):
+    counts = _Counts(met_shifts(), device=CPU)
+    for chosen in MIXED.split(batch_size):
+        counts.add(LOGITS[chosen], Batch(torch.zeros(0), chosen, chosen))
+    spans = counts.spans()
+    wrong, known = LOGITS.argmax(dim=1) != LABELS, LABELS >= 0
+    assert len(spans) == 20
+    assert sum(span["images"] for span in spans) == TOTAL
+    start = 0
+    for span in spans:
+        came = MIXED[start : start + span["images"]]
+        start += span["images"]
+        share = (wrong & known)[came].sum() / known[came].sum()
+        assert span["error"] == pytest.approx(100 * float(share))
+        assert span["largest"] == LOGITS[came].argmax(dim=1).bincount().max() / len(came)
+
+
 def test_a_shift_that_was_not_met_has_no_answers():
     tallies = counted(met_shifts(), torch.arange(1000), batch_size=128)
     assert [tally.images for tally in tallies] == [1000, 0, 0]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from acclimate.data.corruptions import DEV
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Job, Result, Store, conditions
 from acclimate.reporting.report_build import build_report
-from acclimate.reporting.report_over_time import error_figure
+from acclimate.reporting.report_over_time import balance_figure, error_figure
 from acclimate.reporting.report_practices import practices
 from acclimate.reporting.report_published import PublishedPoint, published_points
 from acclimate.reporting.report_rates import rate_figure, rate_groups
-from acclimate.reporting.report_settings import Setting, choose, panels
+from acclimate.reporting.report_settings import Setting, choose, option_words, panels
 from acclimate.reporting.report_table import latex_table, markdown_table
 from reporting_report.report_store import CHOSEN, RATES, full_store, result, sweep
 
@@ -248,6 +250,77 @@ def test_the_mce_has_a_column_where_it_is_whole(tmp_path):
     (table,) = section(build_report(store), "results").tables
     assert table.header[-1] == "mCE %"
     assert all(float(row["mCE %"]) > 0 for row in rows(table))
+
+
+def test_streams_stand_beside_stationary_runs_and_are_not_averaged_with_them(tmp_path):
+    still = sweep(models=["m"], corruptions=["fog"], recipes=["bn"], severities=(5,))
+    flowing = [
+        Result(
+            job=replace(each.job, setting="online"),
+            record={**each.record, "errors": {"online": 77.0, "final": 77.0}},
+        )
+        for each in still
+    ]
+    store = Store(tmp_path / "sweep.db")
+    store.add_all([*still, *flowing])
+    report = build_report(store)
+    headline = rows(section(report, "results").tables[0])
+    assert {row["setting"]: row["after %"][:4] for row in headline} == {
+        "–": f"{still[0].error:.1f}",
+        "online": "77.0",
+    }
+    shown = [figure.title for figure in section(report, "corruptions").figures]
+    assert shown == ["m, stationary", "m, online"]
+    assert {row["corruptions"] for row in rows(section(report, "details").tables[0])} == {
+        "test",
+        "test, online",
+    }
+
+
+def test_a_stream_shows_its_error_and_balance_part_by_part(tmp_path):
+    job = Job(model="m", dataset="cifar10", recipe="ent", shift="cifar/fog:5", setting="online")
+    spans = [{"images": 50, "error": 40.0 - n, "largest": 0.1 + 0.04 * n} for n in range(20)]
+    store = Store(tmp_path / "sweep.db")
+    record = {"errors": {"online": 30.5, "final": 30.5}, "labelled": 1000, "spans": spans}
+    store.add(Result(job=job, record=record))
+    report = build_report(store)
+    (error,) = section(report, "epochs").figures
+    assert [row["top-1 error %"] for row in rows(error.table)][::19] == ["40.00", "21.00"]
+    (balance,) = section(report, "balance").figures
+    assert rows(balance.table)[-1]["most frequent answer %"] == "86.00"
+
+
+def test_a_stream_has_its_unadapted_errors_from_the_recipe_none(tmp_path):
+    store = Store(tmp_path / "sweep.db")
+    for recipe, error in (("none", 40.0), ("bn", 30.0)):
+        job = Job(
+            model="m", dataset="cifar10", recipe=recipe, shift="cifar/fog:5", setting="online"
+        )
+        store.add(Result(job=job, record={"errors": {"online": error, "final": error}}))
+    (figure,) = section(build_report(store), "corruptions").figures
+    (row,) = rows(figure.table)
+    assert (row["unadapted"], row["bn"]) == ("40.0", "30.0")
+
+
+def test_a_run_of_one_epoch_shows_where_it_began_and_its_online_error():
+    found = panels(sweep(models=["m"], corruptions=["fog"], recipes=["ent"], severities=(5,),
+                         seeds=(0,), grid=[{"epochs": 1}]))  # fmt: skip
+    panel = next(iter(found))
+    (result_,) = found[panel][Setting("ent", (("epochs", 1),))]
+    figure = error_figure(panel, found)
+    assert [row["kind"] for row in rows(figure.table)] == ["after", "after", "online"]
+    assert figure.svg.count("<circle") == 3
+    result_.record["start_balance"] = {"classes": 9.0, "largest": 0.1, "unused": 0}
+    balance = rows(balance_figure(panel, found).table)
+    assert [row["epoch"] for row in balance] == ["0", "1"]
+    assert balance[0]["most frequent answer %"] == "10.00"
+
+
+def test_a_rate_beyond_measure_has_a_short_name():
+    assert option_words([("optimizer.lr", 10**30), ("epochs", 5)]) == "optimizer.lr=1e+30, epochs=5"
+    assert option_words([("x", True), ("selector", "all"), ("lr", 2.5e-4)]) == (
+        "x=True, selector=all, lr=0.00025"
+    )
 
 
 def test_an_unadapted_error_far_off_does_not_press_the_others_together():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.tables import table
@@ -12,6 +13,8 @@ from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
     from acclimate.experiments import Store, Table
+    from acclimate.experiments._cells import Cell
+    from acclimate.experiments.store import Added
 
 __all__ = ["add_options", "run"]
 
@@ -27,17 +30,17 @@ def add_options(parser: Any) -> None:
     values = "error, online, unadapted, mce, ece, seconds, memory (default: %(default)s)"
     add("--value", metavar="NAME", default="error", help=values)
     add("--export", metavar="FILE", help="write the results to a .csv, .json or .parquet file")
-    add("--merge", metavar="FILE", help="first add the results of another store, or of its .json")
+    added = "first add the results of another store, or of its .json; makes STORE where missing"
+    add("--merge", metavar="FILE", help=added)
     add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
     """Show a table of a store's results, or hand them on."""
-    from acclimate.experiments import Store, conditions, export
+    from acclimate.experiments import conditions, export
 
     where = conditions(args.where)
-    store = Store(args.store, create=False)
-    merged = None if args.merge is None else store.merge(args.merge)
+    store, merged = _opened(args)
     if args.export is not None:
         results = store.results(where)
         _refuse_none(len(results), args)
@@ -56,6 +59,21 @@ def run(args: argparse.Namespace) -> int:
         print(f"merged {args.merge}: {counts}, {merged.kept:,} there already\n")
     print(_text(shown))
     return 0
+
+
+def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
+    """The store, and what ``--merge`` added to it; a missing one is made of what is merged."""
+    from acclimate.experiments import Store
+    from acclimate.experiments.store import results_in
+
+    if args.merge is None:
+        return Store(args.store, create=False), None
+    if Path(args.store).expanduser().exists():
+        store = Store(args.store, create=False)
+        return store, store.merge(args.merge)
+    found = results_in(args.merge)  # before the store is made: a mistake leaves none behind
+    store = Store(args.store)
+    return store, store.add_all(found)
 
 
 def _table(store: Store, args: argparse.Namespace) -> Table:
@@ -112,9 +130,15 @@ def _notes(shown: Table) -> list[str]:
         notes.append("± is the standard deviation over seeds")
     if any(cell.missing and cell.parts for cell in shown.cells.values()):
         notes.append("(12 of 15): a mean over that many of the shifts it is meant to be over")
+    if shown.value == "mce" and any(_whole_without_number(c) for c in shown.cells.values()):
+        notes.append("the mCE is relative to AlexNet on ImageNet-C; other data have an error alone")
     if shown.failed:
         notes.append(f"failed jobs: {shown.failed:,}; the same sweep runs them again")
     return ["", *notes] if notes else []
+
+
+def _whole_without_number(cell: Cell) -> bool:
+    return cell.value is None and cell.parts > 0 and cell.complete
 
 
 def _word(value: Any) -> str:

@@ -49,6 +49,7 @@ def adapted_record(
             "final": _label_free(final),
         },
         "drift": [epoch.drift for epoch in history.epochs],
+        "start_balance": _balance(history.start),
         "balance": [_balance(epoch.after_epoch) for epoch in history.epochs],
         "statistics_gap": history.statistics_gap,
         "recipe": result.recipe.to_dict(),

@@ -23,6 +23,9 @@ from acclimate.stream import Stream
 
 __all__ = ["Met", "streamed_record"]
 
+_SPANS = 20
+"""A stream is scored in so many parts, one after the other: how the error goes while it learns."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Met:
@@ -71,6 +74,7 @@ def streamed_record(
     ):
         counts.add(stream(batch.images.to(dtype)), batch)
     return _record(counts.tallies(), met, stream) | {
+        "spans": counts.spans(),
         "notes": [*notes, *stream.notes],
         "batch_size": size,
         "speed": str(stream.learner.network.ran),
@@ -79,13 +83,19 @@ def streamed_record(
 
 
 class _Counts:
-    """Sums over the answers to each shift, many batches at a time: a GPU waits for each split."""
+    """Sums over the answers to each shift and in each span of the stream.
+
+    Many batches at a time: a GPU waits for each split.
+    """
 
     def __init__(self, met: Met, *, device: torch.device) -> None:
         self._images = met.images
         labels = met.images.labels
         self._labels = None if labels is None else labels.to(device)
-        self._tallies = [Tally() for _ in met.shifts]
+        self._total, self._seen = len(met.images), 0
+        self._spans = min(_SPANS, self._total)
+        # One for each shift in each span; both are sums of these.
+        self._tallies = [[Tally() for _ in range(self._spans)] for _ in met.shifts]
         self._answers = Answers(self._count)
         self._indices: list[torch.Tensor] = []
 
@@ -97,29 +107,50 @@ class _Counts:
     def tallies(self) -> list[Tally]:
         """The sums over all answers so far, one for each shift."""
         self._answers.flush()
-        return self._tallies
+        return [_sum(of_shift) for of_shift in self._tallies]
+
+    def spans(self) -> list[dict[str, Any]]:
+        """Error and most frequent answer in each part of the stream, in the order they came."""
+        self._answers.flush()
+        return [_span(_sum(in_span)) for in_span in zip(*self._tallies, strict=True)]
 
     def _count(self, logits: torch.Tensor, rows: torch.Tensor) -> None:
-        which, order = self._images.which(torch.cat(self._indices)).sort(stable=True)
+        came = torch.arange(self._seen, self._seen + len(logits))
+        self._seen += len(logits)
+        span = came * self._spans // self._total
+        shift = self._images.which(torch.cat(self._indices))
+        which, order = (shift * self._spans + span).sort(stable=True)
         self._indices.clear()
         numbers, sizes = which.unique_consecutive(return_counts=True)
         for number, place in zip(
             numbers.tolist(), order.to(logits.device).split(sizes.tolist()), strict=True
         ):
-            self._tallies[number].update(
+            shift_number, span_number = divmod(number, self._spans)
+            self._tallies[shift_number][span_number].update(
                 logits[place],
                 labels=None if self._labels is None else self._labels[rows[place]],
                 scoring=self._images.scoring,
             )
 
 
-def _record(tallies: Sequence[Tally], met: Met, stream: Stream) -> dict[str, Any]:
+def _sum(tallies: Sequence[Tally]) -> Tally:
     whole = Tally()
+    for tally in tallies:
+        whole.merge(tally)
+    return whole
+
+
+def _span(tally: Tally) -> dict[str, Any]:
+    scores = tally.scores()
+    largest = max(scores.class_counts, default=0) / max(scores.images, 1)
+    return {"images": scores.images, "error": scores.error, "largest": largest}
+
+
+def _record(tallies: Sequence[Tally], met: Met, stream: Stream) -> dict[str, Any]:
     each: dict[str, list[float | None]] = {}
     for name, tally in zip(met.shifts, tallies, strict=True):
-        whole.merge(tally)
         each.setdefault(name, []).append(tally.scores().error)
-    scores = whole.scores()
+    scores = _sum(tallies).scores()
     return {
         # Of a stream there is no model to be handed back: the answers it gave are the result.
         "errors": {"online": scores.error, "final": scores.error},

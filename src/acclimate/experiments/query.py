@@ -35,6 +35,9 @@ __all__ = [
 ]
 
 
+_OF_THE_IMAGES = ("weights", "dataset", "split", "preset", "draw", "images", "setting")
+
+
 def needed(value: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     """The columns that `pivot` wants of a store to show a value by some names."""
     extra = [name for name in names if name.startswith("options.")]
@@ -73,6 +76,9 @@ def corruption_table(
     frame: Frame, *, rows: Sequence[str] = ("model", "recipe"), value: str = "error"
 ) -> Table:
     """A column for each corruption in the paper's order, and the means of test and dev ones."""
+    # A mean over corruptions must not be over streams and stationary runs, or two data sets.
+    several = [name for name in _OF_THE_IMAGES if len(frame.distinct(name)) > 1]
+    rows = (*rows, *differing(frame, [*rows, "group"], several))
     table, found = _tables(frame, rows=rows, columns=["corruption"], value=value)
     by_group: dict[tuple[Key, Key], Gathered] = {}
     for (row, _), each in found.items():

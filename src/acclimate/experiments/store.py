@@ -24,7 +24,7 @@ _CHUNK = 500  # values in one statement; SQLite takes at least 999
 _WHOLE = "job, status, record, message, created"
 _OTHER = (
     "SELECT data, model FROM results WHERE dataset = ? AND shift IS ? AND images IS ? "
-    "AND split IS ? AND preprocessing IS ? AND data"
+    "AND split IS ? AND preprocessing IS ? AND setting IS ? AND data"
 )
 _INSERT = f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * len(COLUMNS))})"
 
@@ -142,11 +142,9 @@ class Store:
     def merge(self, other: str | Path) -> Added:
         """Add the results of another store, or of a JSON file that was exported; all or none."""
         path = Path(other).expanduser()
-        if path.suffix.lower() == ".json":
-            return self.add_all(read_json(path))
         if path.resolve() == self.path.resolve():
             raise AcclimateError(f"expected another store to merge, got {path} itself")
-        return self.add_all(Store(path, create=False).results())
+        return self.add_all(results_in(path))
 
     def _fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with connected(self.path, write=False) as connection:
@@ -161,12 +159,22 @@ class Store:
                 yield from (row[0] for row in connection.execute(sql, chunk))
 
 
+def results_in(path: str | Path) -> list[Result]:
+    """The results of a store, or of a JSON file that was exported."""
+    path = Path(path).expanduser()
+    if path.suffix.lower() == ".json":
+        return read_json(path)
+    return Store(path, create=False).results()
+
+
 def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Path) -> None:
     """The same words must mean the same images everywhere in a store."""
     job, data = result.job, result.record.get("data")
     if data is None:
         return
-    same = (job.dataset, job.shift, job.images, job.split, result.record.get("preprocessing"), data)
+    preprocessing = result.record.get("preprocessing")
+    # A stream's pictures are joined, and have another digest than the shift's alone.
+    same = (job.dataset, job.shift, job.images, job.split, preprocessing, job.setting, data)
     # Below and above apart, since SQLite looks up a range in an index, but not what is not equal.
     found = connection.execute(f"{_OTHER} < ? UNION ALL {_OTHER} > ? LIMIT 1", same * 2).fetchone()
     if found is not None:

@@ -35,6 +35,7 @@ from acclimate.reporting.report_rates import rate_figure, rate_groups
 from acclimate.reporting.report_regret import regret_table
 from acclimate.reporting.report_settings import Panel, Setting, choose, panels
 from acclimate.reporting.report_shifts import dumbbell_figure, shift_tables
+from acclimate.reporting.report_streams import stream_balance_figure, stream_error_figure
 from acclimate.reporting.report_table import ReportTable
 
 __all__ = ["Report", "Section", "build_report"]
@@ -116,7 +117,8 @@ def build_report(
         drawn("epochs", "Error over the adaptation", error_figure,
                about="Solid: after each epoch, of a pass over all images; epoch 0 has the "
                "recipe's statistics and nothing learnt. Dashed: the online predictions of the "
-               "epoch, each made before its update."),
+               "epoch, each made before its update. Of a stream: the online predictions in each "
+               "twentieth of it.", of_stream=stream_error_figure),
         _section("rates", "Learning rate and epochs", found,
                  [rate_figure(*group) for group in swept[:_PANELS]], more=len(swept) - _PANELS,
                  about="The error in each cell; yellow where learning lowered it, purple where it "
@@ -127,7 +129,7 @@ def build_report(
                "calibration error of the curve, from 0 to 1."),
         drawn("balance", "Class balance over time", balance_figure,
                about="How often the most frequent answer is given. A model that collapses answers "
-               "ever fewer classes."),
+               "ever fewer classes.", of_stream=stream_balance_figure),
         Section(name="published", title="Published and measured",
                 about=_compared(points),
                 figures=[scatter] if scatter else []),
@@ -201,10 +203,14 @@ def _drawn(
     title: str,
     draw: _Draw,
     *,
+    of_stream: _Draw | None = None,
     about: str = "",
     tables: Sequence[ReportTable] = (),
 ) -> Section:
-    drawings = (draw(panel, found, choices=choices) for panel in _shown(found))
+    drawings = (
+        (of_stream if of_stream and panel.order else draw)(panel, found, choices=choices)
+        for panel in _shown(found)
+    )
     figures = [figure for figure in drawings if figure is not None]
     return _section(name, title, found, figures, about=about, tables=tables)
 

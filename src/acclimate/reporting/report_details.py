@@ -29,7 +29,7 @@ def runs_table(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> Rep
             memory = [r["memory"] for r in records if r.get("memory") is not None]
             rows.append(
                 [
-                    panel.model, panel.dataset, panel.group or "–", setting.recipe,
+                    panel.model, panel.dataset, _images(panel), setting.recipe,
                     option_words(setting.options) or "–",
                     number_entry(len(results), digits=0),
                     _range([result.job.seed for result in results]),
@@ -50,6 +50,10 @@ def runs_table(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> Rep
         rows=rows,
         notes=[*_versions(found), *([_PEAK] if any(row[10] == "cpu" for row in rows) else [])],
     ).first(_RUNS, rest=_ELSEWHERE)  # fmt: skip
+
+
+def _images(panel: Panel) -> str:
+    return ", ".join(word for word in (panel.group, panel.order) if word) or "–"
 
 
 def data_table(results: Sequence[Result]) -> ReportTable:

@@ -128,8 +128,9 @@ def curves_figure(
         marks.append(
             line(frame, xs, ys, colour=colour, dash=dashes, width=1.5 if curve.second else 2)
         )
-        if not curve.second:
+        if not curve.second or len(curve.points) == 1:  # of a single point there is no line to see
             marks.append(dots(frame, xs, ys, colour=colour, radius=3))
+        if not curve.second:
             entries.append((colour, dash, short(curve.name, 52)))
     below = TOP + _HEIGHT + 56
     svg = finished(

@@ -13,7 +13,7 @@ from acclimate.reporting.axes import Axis
 from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure, padded
 from acclimate.reporting.report_settings import Panel, Setting, choose, panel_words, setting_words
 
-__all__ = ["balance_figure", "error_figure"]
+__all__ = ["balance_figure", "error_figure", "means"]
 
 _Found = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
 
@@ -25,9 +25,9 @@ def error_figure(
     curves, flat, notes = [], [], []
     for chosen in choose(panel, found, choices=choices):
         name = setting_words(chosen.setting)
-        after = _means(chosen.results, lambda r: _listed(r, "after_epoch"))
-        online = _means(chosen.results, lambda r: _listed(r, "before_update"))
-        start = _means(chosen.results, lambda r: [_errors(r).get("start")])
+        after = means(chosen.results, lambda r: _listed(r, "after_epoch"))
+        online = means(chosen.results, lambda r: _listed(r, "before_update"))
+        start = means(chosen.results, lambda r: [_errors(r).get("start")])
         if not after:
             one = [result.error for result in chosen.results if result.error is not None]
             flat += [(name, fmean(one))] if one else []
@@ -62,15 +62,20 @@ def error_figure(
 def balance_figure(
     panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
 ) -> ReportFigure | None:
-    """How often the most frequent answer is given, after each epoch: a collapse drives it up."""
+    """How often the most frequent answer is given, at the start and after each epoch.
+
+    A collapse drives it up.
+    """
     curves, notes = [], []
     for chosen in choose(panel, found, choices=choices):
-        largest = _means(chosen.results, _largest)
+        largest = means(chosen.results, _largest)
         if largest:
             name = setting_words(chosen.setting)
-            points = [(epoch, 100 * share) for epoch, share in enumerate(largest, 1)]
+            start = means(chosen.results, _largest_at_start)
+            shares = [*((0, share) for share in start), *enumerate(largest, 1)]
+            points = [(epoch, 100 * share) for epoch, share in shares]
             curves.append(Curve(name=name, points=points))
-            unused = _means(chosen.results, lambda r: _balance(r, "unused"))
+            unused = means(chosen.results, lambda r: _balance(r, "unused"))
             notes.append(f"{name}: {unused[-1]:.1f} classes are never answered in the end.")
     if not curves:
         return None
@@ -122,6 +127,10 @@ def _listed(result: Result, name: str) -> Sequence[float | None]:
     return _errors(result).get(name) or ()
 
 
+def _largest_at_start(result: Result) -> Sequence[float | None]:
+    return [(result.record.get("start_balance") or {}).get("largest")]
+
+
 def _largest(result: Result) -> Sequence[float | None]:
     return _balance(result, "largest")
 
@@ -130,7 +139,7 @@ def _balance(result: Result, name: str) -> Sequence[float | None]:
     return [None if each is None else each.get(name) for each in result.record.get("balance") or ()]
 
 
-def _means(
+def means(
     results: Sequence[Result], values: Callable[[Result], Sequence[float | None]]
 ) -> list[float]:
     """The mean at each place, of the results that have all the values of the longest."""

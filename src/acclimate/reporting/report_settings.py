@@ -10,6 +10,7 @@ from typing import NamedTuple
 from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import UNADAPTED, Options, group_of
 from acclimate.experiments.result import Result
+from acclimate.experiments.settings import STATIONARY
 from acclimate.reporting.report_chosen import given_for
 
 __all__ = [
@@ -44,6 +45,8 @@ class Panel(NamedTuple):
     draw: int
     group: str
     images: int
+    order: str = ""
+    """In which the images come, where they come as a stream: ``online``, ``continual``."""
 
 
 class Setting(NamedTuple):
@@ -74,6 +77,7 @@ def panel_of(result: Result) -> Panel:
         draw=job.draw,
         group=group_of(result.corruption) or ("clean" if result.corruption is None else ""),
         images=job.images or 0,
+        order=job.setting or "",
     )
 
 
@@ -118,6 +122,7 @@ def panel_words(panel: Panel, among: Iterable[Panel]) -> str:
         "images": f"first {panel.images:,} images" if panel.images else "all images",
         "preset": f"made as {panel.preset}" if panel.preset else "not made on the way",
         "draw": f"draw {panel.draw}",
+        "order": panel.order or STATIONARY,
     }.items():
         if any(getattr(other, name) != getattr(panel, name) for other in others):
             words.append(shown)
@@ -141,7 +146,13 @@ def option_words(options: Iterable[tuple[str, object]]) -> str:
     >>> option_words([("epochs", 5), ("optimizer.lr", 0.001)])
     'epochs=5, optimizer.lr=0.001'
     """
-    return ", ".join(f"{name}={value}" for name, value in options)
+    return ", ".join(f"{name}={_value_word(value)}" for name, value in options)
+
+
+def _value_word(value: object) -> str:
+    # A whole number may be a rate of 1e30, read back from JSON: no row is wide enough for that.
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"{value:.12g}" if number else str(value)
 
 
 def choose(

@@ -142,10 +142,18 @@ def _by_shift(results: Sequence[Result]) -> dict[str, float]:
 
 
 def _unadapted(results: Sequence[Result]) -> dict[str, float]:
-    """The same of the source model, which every result of a shift has measured again."""
-    once = {(r.corruption or "clean", r.job.severity): r.unadapted_error for r in results}
+    """The same of the source model, which results of a shift have measured again."""
+    once: dict[tuple[str, int | None], float] = {}
+    for result in results:
+        error = _source_error(result)
+        if error is not None:
+            once[result.corruption or "clean", result.job.severity] = error
     found: dict[str, list[float]] = {}
     for (name, _), error in once.items():
-        if error is not None:
-            found.setdefault(name, []).append(error)
+        found.setdefault(name, []).append(error)
     return {name: fmean(errors) for name, errors in found.items()}
+
+
+def _source_error(result: Result) -> float | None:
+    # A stream has no source model beside it: there the recipe none tells.
+    return result.error if result.job.recipe == UNADAPTED else result.unadapted_error

@@ -1,0 +1,86 @@
+"""What happens in a stream, part by part: the online error, and the balance of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from acclimate.experiments.choices import Choices
+from acclimate.experiments.result import Result
+from acclimate.reporting.axes import Axis
+from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure, padded
+from acclimate.reporting.report_over_time import means
+from acclimate.reporting.report_settings import Panel, Setting, choose, panel_words, setting_words
+
+__all__ = ["stream_balance_figure", "stream_error_figure"]
+
+_Found = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
+
+
+def stream_error_figure(
+    panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
+) -> ReportFigure | None:
+    """The error of the answers in each part of a stream, each made before its update."""
+    curves = _curves(panel, found, choices, "error", scale=1.0)
+    if not curves:
+        return None
+    values = [point[1] for curve in curves for point in curve.points]
+    low, high = padded(values, least=0.0)
+    return curves_figure(
+        curves,
+        name="error-over-stream",
+        title=panel_words(panel, found),
+        description=(
+            "Mean top-1 error of the online predictions by part of the stream, from "
+            f"{min(values):.1f} to {max(values):.1f} percent."
+        ),
+        x=_SHARE,
+        y=Axis(label="top-1 error %", low=low, high=high),
+    )
+
+
+def stream_balance_figure(
+    panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
+) -> ReportFigure | None:
+    """How often the most frequent answer is given in each part of a stream."""
+    curves = _curves(panel, found, choices, "largest", scale=100.0)
+    if not curves:
+        return None
+    values = [point[1] for curve in curves for point in curve.points]
+    return curves_figure(
+        curves,
+        name="class-balance-over-stream",
+        title=panel_words(panel, found),
+        description=(
+            "Share of the images that get the most frequent answer, by part of the stream, from "
+            f"{min(values):.1f} to {max(values):.1f} percent."
+        ),
+        x=_SHARE,
+        y=Axis(label="most frequent answer %", low=0, high=min(100, 1.15 * max(values))),
+    )
+
+
+_SHARE = Axis(
+    label="images met, % of the stream",
+    low=0,
+    high=102,
+    marks=tuple((float(n), str(n)) for n in range(0, 101, 20)),
+)
+
+
+def _curves(
+    panel: Panel, found: _Found, choices: Sequence[Choices], value: str, *, scale: float
+) -> list[Curve]:
+    curves = []
+    for chosen in choose(panel, found, choices=choices):
+        parts = means(chosen.results, partial(_spans, value=value))
+        if parts:
+            points = [
+                (100 * part / len(parts), scale * number) for part, number in enumerate(parts, 1)
+            ]
+            curves.append(Curve(name=setting_words(chosen.setting), points=points))
+    return curves
+
+
+def _spans(result: Result, *, value: str) -> Sequence[float | None]:
+    return [span.get(value) for span in result.record.get("spans") or ()]
