@@ -25,4 +25,4 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> AcclimateError:
     names = sorted(known)
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return AcclimateError(f"unknown {kind} {name!r}{hint} Known: {', '.join(names)}")
+    return AcclimateError(f"unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}")

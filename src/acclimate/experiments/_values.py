@@ -35,7 +35,9 @@ def _mce(shifts: Shifts) -> float | None:
 
 
 VALUES = {
-    "error": Shown(column="error", title="top-1 error % of the model handed back"),
+    "error": Shown(
+        column="error", title="top-1 error % of the model handed back, or of a stream's answers"
+    ),
     "online": Shown(column="online", title="top-1 error % before each update, first epoch"),
     "unadapted": Shown(column="unadapted", title="top-1 error % of the source model"),
     "mce": Shown(
