@@ -71,6 +71,28 @@ def test_the_command_under_torchrun_gives_what_the_plain_one_gives(
     assert wrong.stdout == ""
 
 
+ENDED = """
+import argparse
+from pathlib import Path
+import torch
+from acclimate.cli.processes import launched_processes
+
+with launched_processes(argparse.Namespace(device="cpu")):
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).zero_grad()
+names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+print([name for name in names if "gloo" in name])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of threads")
+def test_no_thread_of_a_group_outlives_it(tmp_path) -> None:
+    script = tmp_path / "ended.py"
+    script.write_text(ENDED)
+    command = [sys.executable, *LAUNCH, str(script)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
+    assert ran.stdout.splitlines() == ["[]", "[]"], ran.stderr
+
+
 @pytest.mark.parametrize(
     ("device", "words"),
     [("cuda:0", "every process needs a device of its own"), ("cuda", "at most one process per")],

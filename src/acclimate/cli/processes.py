@@ -32,6 +32,9 @@ def launched_processes(args: argparse.Namespace) -> Iterator[None]:
         return
     import torch
     import torch.distributed as dist
+    import torch.distributed.nn.functional
+    # Imported later, as optimisers do it, its functions would hold on to the group as a default
+    # value, and its threads would outlive their process: now and then that ends in an abort.
 
     args.device = device = _device(args.device, int(os.environ["LOCAL_RANK"]))
     on_cuda = device.startswith("cuda")
