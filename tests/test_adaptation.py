@@ -16,6 +16,7 @@ from acclimate.data import ClassList, corrupt
 from acclimate.demo.digits import PREPROCESSING, digits
 from acclimate.demo.model import build_network, load_digits_model
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.guard import Guard
 from acclimate.learner import Learner
 from acclimate.models import LoadedModel
 
@@ -189,6 +190,8 @@ def test_what_the_model_cannot_do_is_said_before_anything_is_written(tmp_path):
     ("options", "message"),
     [
         ({"keep": "first"}, "unknown choice for keep 'first'"),
+        ({"score": "never"}, "unknown choice for score 'never'"),
+        ({"keep": "best", "score": "end"}, "it needs score='epochs'"),
         ({"guard": "rolback"}, "did you mean 'rollback'"),
         ({"recipe": "rlp"}, "did you mean 'rpl'"),
         ({"batch_size": 0}, "expected batch_size >= 1, got 0"),
@@ -287,6 +290,25 @@ def test_before_update_and_after_epoch_are_kept_apart(reference):
 
 
 @torch.no_grad()
+def test_scored_at_the_end_alone_the_same_comes_out():
+    options = {"epochs": 3, "optimizer.lr": 0.01}
+    whole, end = (adapt(options=options, score=score) for score in ("epochs", "end"))
+    assert torch.equal(whole.predictions, end.predictions)
+    for ours, theirs in zip(*(r.model.state_dict().values() for r in (whole, end)), strict=True):
+        assert torch.equal(ours, theirs)
+    assert [record.after_epoch is None for record in end.history.epochs] == [True, True, False]
+    assert end.history.epochs[-1] == whole.history.epochs[-1]
+    assert end.history.final == whole.history.final
+
+
+def test_a_run_that_is_stopped_ends_there():
+    options = {"epochs": 3, "optimizer.lr": 30.0}
+    result = adapt(options=options, guard=Guard(action="stop", check_every=2), score="end")
+    stopped = result.history.epochs[-1]
+    assert stopped.epoch < 3
+    assert stopped.after_epoch is not None
+
+
 def test_the_gap_between_stored_and_batch_statistics_is_recorded():
     result = adapt(data=INPUT[:64], recipe="bn", options={}, batch_size=64)
     assert result.history.statistics_gap == 0  # one batch: its statistics are the stored ones

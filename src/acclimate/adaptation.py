@@ -30,7 +30,7 @@ from acclimate.recipes import get_recipe
 from acclimate.result import AdaptationResult
 from acclimate.run import AdaptationRun
 from acclimate.run_folder import RunFolder, fingerprint
-from acclimate.words import Keep, Speed
+from acclimate.words import Keep, Score, Speed
 
 __all__ = ["adapt"]
 
@@ -50,6 +50,7 @@ def adapt(
     shift: str | Shift | None = None,
     guard: str | Guard = "rollback",
     keep: Keep = "last",
+    score: Score = "epochs",
     out: str | Path | None = None,
     checkpoint_every: float = 30.0,
     device: str | torch.device | None = None,
@@ -77,6 +78,8 @@ def adapt(
         guard: what to do when adaptation goes wrong: "rollback", "stop", "warn", "observe", "off",
             or a :class:`Guard` with other thresholds.
         keep: "last" state, or the "best" epoch by a score that needs no labels.
+        score: the answers after all "epochs", or at the "end" alone, which saves a forward pass
+            over the images in every epoch but the last.
         out: a folder for checkpoint and result. The same call goes on where it was killed.
         checkpoint_every: seconds between checkpoints.
         device: where to run; CUDA when there is one, else the CPU.
@@ -106,6 +109,10 @@ def adapt(
             raise AcclimateError(f"expected a seed >= 0 and < 2**63, got {seed}")
         if keep not in get_args(Keep):
             raise unknown_name("choice for keep", str(keep), get_args(Keep))
+        if score not in get_args(Score):
+            raise unknown_name("choice for score", str(score), get_args(Score))
+        if (keep, score) == ("best", "end"):
+            raise AcclimateError("keep='best' chooses among the epochs: it needs score='epochs'")
         check_speed(speed)
         guard = make_guard(guard)
         chosen = get_recipe(recipe)
@@ -150,7 +157,7 @@ def adapt(
         show_progress=progress,
         shared=True,
     )
-    run = AdaptationRun(learner, passes, guard=guard, keep=keep, seed=seed)
+    run = AdaptationRun(learner, passes, guard=guard, keep=keep, score=score, seed=seed)
     resumed = False
     if folder:
         run.checkpoint = folder.checkpoint

@@ -25,7 +25,7 @@ from acclimate.run_folder import fingerprint
 from acclimate.state import pack, under, unpack
 from acclimate.statistics_pool import StatisticsPool
 from acclimate.verdict import Verdict, judge, label_free_score
-from acclimate.words import Keep
+from acclimate.words import Keep, Score
 
 __all__ = ["AdaptationRun"]
 
@@ -57,11 +57,12 @@ class AdaptationRun:
         *,
         guard: Guard,
         keep: Keep,
+        score: Score = "epochs",
         seed: int,
         checkpoint: Callable[[AdaptationRun], None] = lambda run: None,
     ) -> None:
         self.learner, self.passes, self.guard, self.keep = learner, passes, guard, keep
-        self.seed = seed
+        self.score, self.seed = score, seed
         self.checkpoint = checkpoint
         self.history = History()
         self.progress = Progress()
@@ -211,7 +212,11 @@ class AdaptationRun:
         progress.epoch, progress.batch = progress.epoch + 1, 0
         if progress.epoch == self.learner.recipe.epochs and self.watch.steps:
             self._check()  # the last steps do not fill a window
-        after = self._consider(epoch=progress.epoch)
+        after = None
+        if self.score == "epochs" or self._at_the_end:
+            after = self._consider(epoch=progress.epoch)
+        else:
+            self._pool = self._batch_classes = None  # those of the start are too old to hand back
         self.history.epochs.append(
             EpochRecord(
                 epoch=progress.epoch,
@@ -221,6 +226,10 @@ class AdaptationRun:
             )
         )
         self.checkpoint(self)
+
+    @property
+    def _at_the_end(self) -> bool:
+        return self.progress.stopped or self.progress.epoch == self.learner.recipe.epochs
 
     def _check_agreement(self) -> None:
         """See that all processes have learnt the same: the answers of one stand for all."""

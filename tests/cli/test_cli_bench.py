@@ -61,6 +61,21 @@ def test_run_show_and_run_again(capfd):
     assert {job["seed"] for job in record["first"]} == {1}
 
 
+def test_scored_at_the_end_alone(capfd):
+    asked = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--set", "epochs=3", "--score", "end"]
+    assert bench(*asked) == 0
+    (result,) = Store("sweep.db").results()
+    first, second, last = result.record["errors"]["after_epoch"]
+    assert (first, second) == (None, None)
+    assert last is not None
+    assert result.error is not None
+    search = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--epochs", "3"]
+    capfd.readouterr()
+    words = ["--set", "epochs=3", "--selection", "oracle", "--out", "choice.json"]
+    assert main(["tune", *BASE, *ROOT, *search, *words]) == 1
+    assert "scored at its end alone" in "".join(capfd.readouterr())
+
+
 def test_a_plan_from_a_file_and_options_that_win(capfd):
     Path("plan.yaml").write_text(
         "model: acclimate:digits\ndataset: mnist\nroot: .\nshift: cifar/fog:2\n"

@@ -75,6 +75,7 @@ def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
         roots=dict(roots),
         device=args.device,
         incomplete=args.incomplete,
+        score=getattr(args, "score", "epochs"),
         progress=not args.quiet,
     )
     if args.engine in ("ray", "slurm"):

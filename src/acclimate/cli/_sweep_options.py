@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["add_engine_options", "add_plan_options", "add_sweep_options"]
+__all__ = ["SCORE", "add_engine_options", "add_plan_options", "add_sweep_options"]
+
+SCORE = "after all epochs, or at the end alone: a forward pass less in each (default: epochs)"
 
 
 def add_plan_options(parser: Any) -> None:

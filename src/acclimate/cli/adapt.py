@@ -74,6 +74,7 @@ def _adapt(args: argparse.Namespace) -> int:
             shift=shift,
             guard=args.guard or "rollback",
             keep=args.keep or "last",
+            score=args.score or "epochs",
             out=args.out,
             device=args.device,
             seed=args.seed,
@@ -142,7 +143,7 @@ def _percent(error: float | None) -> str:
 def _embedded_default(args: argparse.Namespace) -> int:
     model = ("weights", "num_classes", "unsafe_pickle", "size", "resize", "mean", "std")
     images = ("root", "split", "incomplete", "shift")
-    own = (*model, *images, "recipe", "set", "batch_size", "guard", "keep", "out")
+    own = (*model, *images, "recipe", "set", "batch_size", "guard", "keep", "score", "out")
     given = [name for name in own if getattr(args, name) is not None]
     if given:
         option = f"--{given[0].replace('_', '-')}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from acclimate.cli._sweep_options import add_plan_options, add_sweep_options
+from acclimate.cli._sweep_options import SCORE, add_plan_options, add_sweep_options
 from acclimate.cli.tables import table
+from acclimate.words import Score
 
 if TYPE_CHECKING:
     from acclimate.experiments import Job, Store, Table
@@ -31,6 +32,7 @@ def add_options(parser: Any) -> None:
     add("--settings", "--setting", nargs="+", metavar="NAME", help=order + groups)
     lost = "also measure the error on clean images afterwards"
     add("--forgetting", action="store_true", default=None, help=lost)
+    add("--score", choices=get_args(Score), default="epochs", help=SCORE)
     add_sweep_options(parser)
 
 

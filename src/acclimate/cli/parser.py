@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, get_args
 
 from acclimate._version import __version__
+from acclimate.cli._sweep_options import SCORE
 from acclimate.cli.bench import add_options as add_bench_options
 from acclimate.cli.images import add_image_options, add_model_options
 from acclimate.cli.pretrain import add_options as add_pretrain_options
@@ -15,7 +16,7 @@ from acclimate.cli.reproduce import add_options as add_reproduce_options
 from acclimate.cli.results import add_options as add_results_options
 from acclimate.cli.theory import add_options as add_theory_options
 from acclimate.cli.tune import add_options as add_tune_options
-from acclimate.words import Action, Keep, Speed
+from acclimate.words import Action, Keep, Score, Speed
 
 __all__ = ["build_parser"]
 
@@ -211,6 +212,7 @@ def _add_adapt(commands: Any) -> None:
     add("--batch-size", type=int, metavar="N", help="images per step; the learning rate follows")
     add("--guard", choices=get_args(Action), help="when it goes wrong (default: rollback)")
     add("--keep", choices=get_args(Keep), help="which state to hand back (default: last)")
+    add("--score", choices=get_args(Score), help=SCORE)
     add("--out", metavar="DIR", help="write checkpoint, history, predictions.csv and summary there")
     add("--speed", choices=get_args(Speed), help="exact: the same bits every time (default: auto)")
     _add_running(adapt)

@@ -111,6 +111,9 @@ def _setting(options: Options, jobs: Sequence[Job], results: Mapping[str, Result
             reason = result.message.splitlines()[0] if result and result.message else "not run yet"
             reasons[reason] = None
             continue
+        if result.record.get("score") == "end":
+            reasons["scored at its end alone (--score end): choose in a store of its own"] = None
+            continue
         if lr is None:
             lr = ((result.record.get("recipe") or {}).get("optimizer") or {}).get("lr")
         states, place = states_of(result), place_of(job)

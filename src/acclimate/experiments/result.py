@@ -31,6 +31,7 @@ class Result:
     ``errors``          in percent: ``unadapted``; ``online`` (first epoch, before each update);
                         ``after_epoch``, a list; ``final``, of the model that was handed back
     ``wrong``           of ``labelled`` images, of ``images``: the counts behind ``final``
+    ``score``           ``end`` where only the last of the epochs was scored
     ``ece``             calibration error of the model that was handed back
     ``verdict``         the guard's word
     ``scores``          the label-free score after each epoch

@@ -34,6 +34,7 @@ from acclimate.metrics import ErrorCounts
 from acclimate.models import LoadedModel
 from acclimate.presets import tuned_recipe
 from acclimate.recipes import get_recipe
+from acclimate.words import Score
 
 __all__ = ["Worker"]
 
@@ -51,6 +52,7 @@ class Worker:
         device: where to run; None is CUDA when there is one, else the CPU.
         incomplete: go on, with a note in the result, where a data set is not whole.
         cache: bytes of pictures to keep in memory; None is a third of what is free.
+        score: answers after all "epochs" of a run, or at its "end" alone.
         smallest_batch: how far batches are halved when memory runs out.
         progress: show bars on stderr.
 
@@ -71,6 +73,7 @@ class Worker:
         device: str | torch.device | None = None,
         incomplete: bool = False,
         cache: int | None = None,
+        score: Score = "epochs",
         smallest_batch: int = 8,
         progress: bool = False,
     ) -> None:
@@ -79,7 +82,8 @@ class Worker:
         self.device = choose_device(device)
         if self.device.type == "cuda" and self.device.index is not None:
             torch.cuda.set_device(self.device)
-        self.smallest_batch, self.progress, self.broken = smallest_batch, progress, False
+        self.score, self.smallest_batch = score, smallest_batch
+        self.progress, self.broken = progress, False
         self._images = ImageCache(
             roots, device=self.device, incomplete=incomplete, cache=cache, progress=progress
         )
@@ -168,6 +172,7 @@ class Worker:
                 job.recipe,
                 options=dict(job.options),
                 batch_size=size,
+                score=self.score,
                 guard="observe",  # collapse has to show in a table, not be mended
                 device=self.device,
                 seed=job.seed,
@@ -180,6 +185,7 @@ class Worker:
             again = self._evaluate(result.model, opened, result.record["batch_size"])
         record = adapted_record(result, opened.images, again=again)
         record["notes"] += _said(caught)
+        record["score"] = self.score
         if job.forgetting:
             record["forgetting"] = self._forgetting(job, loaded, result.model, record["batch_size"])
         return record

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from acclimate.words import Score
+
 if TYPE_CHECKING:
     from acclimate.experiments.running import Worker
 
@@ -21,6 +23,7 @@ class WorkerSettings:
         device: where to run; None is CUDA when there is one, else the CPU.
         incomplete: go on, with a note in the result, where a data set is not whole.
         cache: bytes of pictures a worker keeps in memory; None is a third of what is free.
+        score: answers after all "epochs" of a run, or at its "end" alone.
         smallest_batch: how far batches are halved when memory runs out.
         progress: show bars on stderr.
     """
@@ -29,6 +32,7 @@ class WorkerSettings:
     device: str | None = None
     incomplete: bool = False
     cache: int | None = None
+    score: Score = "epochs"
     smallest_batch: int = 8
     progress: bool = False
 
