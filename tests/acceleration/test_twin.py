@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from acclimate.acceleration import EXACT, Acceleration, make_twin
 from acclimate.acceleration.frozen_conv import FrozenConv
 from acclimate.acceleration.fused_norm import FusedNorm, Pool, Statistics, fused_norm
+from acclimate.acceleration.mean_pool import MeanPool, mean_pool
 from acclimate.acceleration.stem_conv import StemConv
 from acclimate.errors import AcclimateWarning
 from acclimate.learner import Learner
@@ -338,3 +339,58 @@ def test_timms_batch_norm_keeps_its_activation() -> None:
         *(torch.cat([g.flatten() for g in one[1]]) for one in (ours, theirs)), 0
     )
     assert float(cosine) > 0.999
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((2, 4, 6, 8), (2,)),
+        ((2, 4, 7, 8), (2, None, 0, True)),
+        ((2, 4, 6, 8), (3, 3, 1)),
+        ((2, 4, 6, 8), (2, 1)),
+        ((2, 4, 6, 8), ((2, 4),)),
+        ((2, 4, 6, 8), (2, None, 0, False, True, 3)),
+        ((4, 6, 8), (2,)),
+    ],
+)
+@pytest.mark.parametrize("last", [True, False])
+def test_average_pooling_as_a_mean(
+    shape: tuple[int, ...], options: tuple[Any, ...], last: bool
+) -> None:
+    x = torch.rand(shape)
+    if last and x.ndim == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    x.requires_grad_(True)
+    ours, theirs = mean_pool(x, *options), F.avg_pool2d(x, *options)
+    torch.testing.assert_close(ours, theirs)
+    weights = torch.rand(theirs.shape)
+    one, other = (torch.autograd.grad((y * weights).sum(), x)[0] for y in (ours, theirs))
+    torch.testing.assert_close(one, other)
+    if last and x.ndim == 4:  # or the next layer would copy them
+        assert ours.is_contiguous(memory_format=torch.channels_last)
+        assert one.is_contiguous(memory_format=torch.channels_last)
+
+
+class Pooled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.pool = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.AvgPool2d(2)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.avg_pool2d(self.pool(self.norm(self.conv(x))), 3, ceil_mode=True)
+        return self.head(x.mean((2, 3)))
+
+
+def test_a_twin_pools_by_means() -> None:
+    model = Pooled()
+    learning = ready(model, batch=True)
+    twin = make_twin(model, dtype=torch.float32)
+    assert twin is not None
+    assert isinstance(twin.get_submodule("pool"), MeanPool)
+    assert mean_pool in {node.target for node in twin.graph.nodes}
+    x = torch.rand(4, 3, 14, 14).contiguous(memory_format=torch.channels_last)
+    theirs, ours = answer_and_gradients(model, x, learning), answer_and_gradients(twin, x, learning)
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-4, atol=1e-5)
+    for one, other in zip(ours[1], theirs[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from acclimate.acceleration.frozen_conv import FrozenConv
 from acclimate.acceleration.fused_norm import FusedNorm
+from acclimate.acceleration.mean_pool import MeanPool, mean_pool
 from acclimate.acceleration.plain_norm import Activation
 from acclimate.acceleration.stem_conv import StemConv
 
@@ -99,11 +100,16 @@ def _make_twin(model: nn.Module, dtype: torch.dtype) -> fx.GraphModule | None:
         elif FrozenConv.takes(module):
             assert isinstance(module, nn.Conv2d)
             twin.set_submodule(name, FrozenConv(module, dtype=dtype))
+        elif type(module) is nn.AvgPool2d:
+            twin.set_submodule(name, MeanPool(module))
         else:
             continue
         replaced = True
     if not replaced:
         return None
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is F.avg_pool2d:
+            node.target = mean_pool
     called = [node for node in graph.nodes if node.op == "call_module"]
     for node in called:
         if type(_module(twin, node)) is nn.Identity:
