@@ -82,6 +82,9 @@ def test_the_cost_of_a_step_in_forward_passes_is_the_measured_one():
     auto = next(r for r in stored["rows"] if (r["model"], r["what"]) == ("resnet50", "auto"))
     page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
     assert f"costs {auto['cost_in_compiled_inference']:.2f} forward passes" in page
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    rate, ratio = f"{auto['images_per_second']:,.0f}", f"{auto['ratio_to_eager']:.2f}"
+    assert f"{rate} images a second, {ratio} times plain PyTorch" in readme
 
 
 def test_every_recipe_is_on_the_page_of_methods():
