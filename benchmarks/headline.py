@@ -160,7 +160,10 @@ def _unadapted(rows: Sequence[Row], *, of: int) -> Mean | None:
 
 
 def _beside(ours: Mean | None, printed: float | None) -> str:
-    return f"{'–' if ours is None else ours}{'' if printed is None else f' ({printed:.1f})'}"
+    if ours is None:
+        return "–"
+    # What is printed is of all places, and says nothing beside a mean over some.
+    return f"{ours}{'' if printed is None or ours.places < ours.of else f' ({printed:.1f})'}"
 
 
 def _reductions(errors: dict[str, float | None]) -> str:
