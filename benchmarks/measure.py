@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             continue
         tune, bench = dict(stage.get("tune", {})), dict(stage["bench"])
         bench = {name: tune[name] for name in SHARED if name in tune} | bench
-        for part in (tune, bench):
+        for part in filter(None, (tune, bench)):  # a stage may choose nothing
             if args.images:
                 part["images"] = min(args.images, part.get("images", args.images))
         choice: list[str] = []
