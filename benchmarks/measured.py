@@ -16,6 +16,7 @@ from statistics import fmean, stdev
 from page_table import Row, TableError, command
 
 RESULTS = Path(__file__).parent / "results"
+ORDER = ["none", "bn", "ent", "rpl"]
 Words = Callable[[Row], str]
 Value = Callable[[Row], float | None]
 
@@ -23,18 +24,22 @@ Value = Callable[[Row], float | None]
 def mean(rows: Iterable[Row], value: Value) -> str:
     """Over the shifts, and its deviation over seeds where there are several.
 
-    >>> rows = [{"seed": seed, "error": 10.0 * shift + seed} for seed in (0, 1) for shift in (1, 2)]
+    >>> places = [(seed, shift) for seed in (0, 1) for shift in (1, 2)]
+    >>> rows = [{"seed": s, "shift": f"fog:{n}", "error": 10.0 * n + s} for s, n in places]
     >>> mean(rows, lambda row: row["error"]), mean([], lambda row: row["error"])
     ('15.5 ± 0.7', '–')
     """
-    by_seed: dict[int, list[float]] = {}
+    by_seed: dict[int, dict[str | None, float]] = {}
     for row in rows:
         found = value(row)
         if found is not None:
-            by_seed.setdefault(row["seed"], []).append(found)
+            by_seed.setdefault(row["seed"], {})[row["shift"]] = found
     if not by_seed:
         return "–"
-    means = [fmean(each) for each in by_seed.values()]
+    if len({frozenset(each) for each in by_seed.values()}) > 1:
+        counts = {seed: len(each) for seed, each in by_seed.items()}
+        raise TableError(f"expected the same shifts with every seed, got so many: {counts}")
+    means = [fmean(each.values()) for each in by_seed.values()]
     spread = f" ± {stdev(means):.1f}" if len(means) > 1 else ""
     return f"{fmean(means):.1f}{spread}"
 
@@ -94,8 +99,7 @@ def _recipe(row: Row) -> str:
 
 def domains(rows: Sequence[Row]) -> str:
     """Models that were trained for a domain, adapted to it further."""
-    order = ["none", "bn", "ent", "rpl"]
-    rows = sorted(rows, key=lambda row: (row["model"], order.index(row["recipe"])))
+    rows = sorted(rows, key=lambda row: (row["model"], ORDER.index(row["recipe"])))
     return pivot(rows, line=_model, column=_recipe, corner="model")
 
 
@@ -172,8 +176,7 @@ def forgetting(rows: Sequence[Row]) -> str:
         "clean error before, %": lambda row: (row["forgetting"] or {}).get("before"),
         "and after, %": lambda row: (row["forgetting"] or {}).get("after"),
     }
-    order = ["none", "bn", "ent", "rpl"]
-    rows = sorted(rows, key=lambda row: order.index(row["recipe"]))
+    rows = sorted(rows, key=lambda row: ORDER.index(row["recipe"]))
     return drawn(
         ["recipe", *figures],
         (
@@ -185,8 +188,7 @@ def forgetting(rows: Sequence[Row]) -> str:
 
 def photos(rows: Sequence[Row]) -> str:
     """Networks for ImageNet's classes, by model and severity."""
-    order = ["none", "bn", "ent", "rpl"]
-    rows = sorted(rows, key=lambda r: (r["model"], r["severity"], order.index(r["recipe"])))
+    rows = sorted(rows, key=lambda r: (r["model"], r["severity"], ORDER.index(r["recipe"])))
     return pivot(
         rows,
         line=lambda row: f"{_model(row)}, severity {row['severity']}",
@@ -200,7 +202,7 @@ TABLES = {each.__name__: each for each in (domains, ablations, dino, forgetting,
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print, check or write one of them."""
-    name, *rest = sys.argv[1:] if words is None else words or [""]
+    name, *rest = (sys.argv[1:] if words is None else words) or [""]
     if name not in TABLES:
         print(f"expected one of {', '.join(TABLES)}, got {name!r}", file=sys.stderr)
         return 2

@@ -35,7 +35,8 @@ def _line(sides: dict[str, Row]) -> list[str]:
         raise TableError(f"expected eager and auto of {next(iter(sides.values()))['model']}")
     learns = "" if auto["learns"] == "affine" else f", {auto['learns']} weights"
     between = (f"{side['peak_mebibytes'] / 1024:.1f}" for side in (eager, auto))
-    answered = "–" if inference is None else f"{inference['images_per_second']:,.0f}"
+    rate = (inference or {}).get("images_per_second")  # none where it was left out
+    answered = "–" if rate is None else f"{rate:,.0f}"
     return [
         f"{auto['model']}, {auto['size']}², batch {auto['batch']}{learns}",
         f"{eager['images_per_second']:,.0f}",

@@ -301,6 +301,12 @@ def test_scored_at_the_end_alone_the_same_comes_out():
     assert end.history.final == whole.history.final
 
 
+def test_a_folder_scored_otherwise_is_another_run(tmp_path):
+    adapt(out=tmp_path / "run", score="end")
+    with pytest.raises(AcclimateError, match="which differs in score"):
+        adapt(out=tmp_path / "run")
+
+
 def test_a_run_that_is_stopped_ends_there():
     options = {"epochs": 3, "optimizer.lr": 30.0}
     result = adapt(options=options, guard=Guard(action="stop", check_every=2), score="end")

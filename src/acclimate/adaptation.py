@@ -138,7 +138,9 @@ def adapt(
         size = _batch_size(chosen, module, images, batch_size)
         if guard.action != "off":
             warn_of_temperatures(chosen)
-        identity = _identity(name, module, chosen, images, size, seed, guard, keep, where, speed)
+        identity = _identity(
+            name, module, chosen, images, size, seed, guard, keep, score, where, speed
+        )
         module = (module if inplace else copy_model(module)).to(where).eval()
         class_names = loaded.classes.names if loaded and loaded.classes else None
         # A mistake shows before the folder is claimed.
@@ -279,6 +281,7 @@ def _identity(
     seed: int,
     guard: Guard,
     keep: Keep,
+    score: Score,
     device: torch.device,
     speed: Speed,
 ) -> dict[str, Any]:
@@ -299,6 +302,7 @@ def _identity(
         "seed": seed,
         "guard": vars(guard),
         "keep": keep,
+        "score": score,
         "device": device.type,
         "speed": speed,
         "versions": versions,

@@ -17,7 +17,7 @@ from nets import Residual
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-SHAPES = [(16, 64, 14, 14), (4, 24, 7, 9), (2, 200, 5, 5), (3, 512, 7, 7)]
+SHAPES = [(2, 3, 5, 5), (16, 64, 14, 14), (4, 24, 7, 9), (2, 200, 5, 5), (3, 512, 7, 7)]
 POOL = {"window": 3, "stride": 2, "padding": 1}
 
 
@@ -47,7 +47,8 @@ def test_kernels_give_what_the_plain_form_gives(
     plain = plain_norm.batch_coefficients(x, weight, bias, origin, eps=1e-5)
     fused = triton_norm.batch_coefficients(x, weight, bias, origin, eps=1e-5)
     torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4)
-    residual = pictures(shape, dtype) if adds and activation in ("none", "relu") else None
+    takes = activation in ("none", "relu") and channels % 8 == 0
+    residual = pictures(shape, dtype) if adds and takes else None
     ours, above = triton_norm.normalize(x, plain, residual, activation=activation)
     theirs, mask = plain_norm.normalize(x, plain, residual, activation=activation)
     torch.testing.assert_close(ours, theirs, **close)

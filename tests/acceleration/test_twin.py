@@ -351,6 +351,7 @@ def test_timms_batch_norm_keeps_its_activation() -> None:
         ((2, 4, 6, 8), ((2, 4),)),
         ((2, 4, 6, 8), (2, None, 0, False, True, 3)),
         ((4, 6, 8), (2,)),
+        ((0, 4, 6, 8), (2,)),
     ],
 )
 @pytest.mark.parametrize("last", [True, False])
@@ -378,7 +379,7 @@ class Pooled(nn.Module):
         self.head = nn.Linear(8, 5)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.avg_pool2d(self.pool(self.norm(self.conv(x))), 3, ceil_mode=True)
+        x = F.avg_pool2d(input=self.pool(self.norm(self.conv(x))), kernel_size=3, ceil_mode=True)
         return self.head(x.mean((2, 3)))
 
 

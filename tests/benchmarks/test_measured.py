@@ -81,6 +81,13 @@ def test_photos_by_model_and_severity() -> None:
     ]
 
 
+def test_seeds_that_went_elsewhere_have_no_deviation() -> None:
+    rows = [row("ent"), row("ent", shift="cifar/frost:5"), row("ent", seed=1)]
+    with pytest.raises(SCRIPT["TableError"], match="same shifts with every seed"):
+        SCRIPT["domains"](rows)
+
+
 def test_an_unknown_table_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert SCRIPT["main"](["nothing"]) == 2
-    assert "expected one of domains" in capsys.readouterr().err
+    for words in (["nothing"], []):
+        assert SCRIPT["main"](words) == 2
+        assert "expected one of domains" in capsys.readouterr().err

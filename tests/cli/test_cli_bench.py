@@ -76,6 +76,13 @@ def test_scored_at_the_end_alone(capfd):
     assert "scored at its end alone" in "".join(capfd.readouterr())
 
 
+def test_one_epoch_scored_at_its_end_is_all_there_is(capfd):
+    asked = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--set", "epochs=1"]
+    assert bench(*asked, "--score", "end") == 0
+    words = ["--epochs", "1", "--selection", "oracle", "--out", "choice.json"]
+    assert main(["tune", *BASE, *ROOT, *asked, *words]) == 0
+
+
 def test_a_plan_from_a_file_and_options_that_win(capfd):
     Path("plan.yaml").write_text(
         "model: acclimate:digits\ndataset: mnist\nroot: .\nshift: cifar/fog:2\n"

@@ -94,6 +94,14 @@ def test_what_cannot_be_merged_leaves_no_store_behind(capfd):
         assert main(["results", "new.db", "--merge", file]) == 2
         assert file in capfd.readouterr().err
         assert not Path("new.db").exists()
+    assert results("--export", "all.json") == 0
+    stored = json.loads(Path("all.json").read_text())
+    for each in stored["results"] if isinstance(stored, dict) else stored:
+        each["record"]["data"] = each["job"]["recipe"]  # the same images, by other words
+    Path("clash.json").write_text(json.dumps(stored))
+    assert main(["results", "new.db", "--merge", "clash.json"]) == 2
+    assert "other data" in capfd.readouterr().err
+    assert not Path("new.db").exists()
 
 
 def test_the_mce_of_other_data_than_imagenet_c_is_refused_in_words(capfd):

@@ -199,3 +199,12 @@ def test_the_page_has_a_part_for_files_and_none_without(tmp_path, written):
 def test_an_entry_that_cannot_be_read(written):
     with pytest.raises(AcclimateError, match=r"as acclimate tune writes it in .*choice\.json"):
         written(seeds="zero")
+
+
+def test_epochs_that_were_not_scored_were_not_searched():
+    results = reported(CHOSEN)
+    epochs = [each for each in practices(panels(results), ()) if "epochs" in each.name.lower()]
+    assert [each.state for each in epochs] == ["passed"]
+    at_the_end = [replace(r, record={**r.record, "score": "end"}) for r in results]
+    epochs = [each for each in practices(panels(at_the_end), ()) if "epochs" in each.name.lower()]
+    assert [each.state for each in epochs] == ["not passed"]

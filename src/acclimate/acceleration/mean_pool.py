@@ -12,7 +12,7 @@ __all__ = ["MeanPool", "mean_pool"]
 
 
 def mean_pool(
-    x: Tensor,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -28,12 +28,12 @@ def mean_pool(
     """
     side = kernel_size if isinstance(kernel_size, int) else 0
     tiles = side and stride in (None, side) and padding == 0 and divisor_override is None
-    if not (tiles and _whole(x, side)):
+    if not (tiles and _whole(input, side)):
         rest = (stride, padding, ceil_mode, count_include_pad, divisor_override)
-        plain: Tensor = F.avg_pool2d(x, kernel_size, *rest)
+        plain: Tensor = F.avg_pool2d(input, kernel_size, *rest)
         return plain
-    rows, columns = (length // side for length in x.shape[2:])
-    windows = x.permute(0, 2, 3, 1).unflatten(2, (columns, side)).unflatten(1, (rows, side))
+    rows, columns = (length // side for length in input.shape[2:])
+    windows = input.permute(0, 2, 3, 1).unflatten(2, (columns, side)).unflatten(1, (rows, side))
     pooled: Tensor = windows.mean((2, 4))
     return pooled.permute(0, 3, 1, 2)
 

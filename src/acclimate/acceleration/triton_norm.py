@@ -192,8 +192,9 @@ def _gradient_sums(
     program, strip = tl.program_id(0) // across, tl.program_id(0) % across
     c = strip * wide + tl.arange(0, wide)
     inside = c < channels
-    eight = strip * (wide // 8) + tl.arange(0, wide // 8)
-    known = eight < channels // 8
+    if bits:  # there are at least eight channels then
+        eight = strip * (wide // 8) + tl.arange(0, wide // 8)
+        known = eight < channels // 8
     mean = tl.load(coefficients + c, mask=inside, other=0.0)[None, :]
     rstd = tl.load(coefficients + channels + c, mask=inside, other=0.0)
     scale = tl.load(coefficients + 2 * channels + c, mask=inside, other=0.0)[None, :]

@@ -71,9 +71,13 @@ def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
     if Path(args.store).expanduser().exists():
         store = Store(args.store, create=False)
         return store, store.merge(args.merge)
-    found = results_in(args.merge)  # before the store is made: a mistake leaves none behind
+    found = results_in(args.merge)
     store = Store(args.store)
-    return store, store.add_all(found)
+    try:
+        return store, store.add_all(found)
+    except AcclimateError:  # a mistake leaves no store behind
+        store.path.unlink()
+        raise
 
 
 def _table(store: Store, args: argparse.Namespace) -> Table:

@@ -185,7 +185,8 @@ class Worker:
             again = self._evaluate(result.model, opened, result.record["batch_size"])
         record = adapted_record(result, opened.images, again=again)
         record["notes"] += _said(caught)
-        record["score"] = self.score
+        if self.score == "end" and len(record["errors"]["after_epoch"]) > 1:
+            record["score"] = "end"
         if job.forgetting:
             record["forgetting"] = self._forgetting(job, loaded, result.model, record["batch_size"])
         return record

@@ -214,6 +214,8 @@ def _searched(
 
 def _epochs(result: Result) -> set[object]:
     after = (result.record.get("errors") or {}).get("after_epoch") or ()
+    if result.record.get("score") == "end":
+        return {len(after)}
     return set(range(1, len(after) + 1))
 
 
