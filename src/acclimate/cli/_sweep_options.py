@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["SCORE", "add_engine_options", "add_plan_options", "add_sweep_options"]
 
-SCORE = "after all epochs, or at the end alone: a forward pass less in each (default: epochs)"
+SCORE = "the answers after every epoch, or at the end alone, which is faster (default: epochs)"
 
 
 def add_plan_options(parser: Any) -> None:
