@@ -21,7 +21,7 @@ from typing import Any
 
 from acclimate.experiments.job import group_of
 from acclimate.experiments.paper import tables
-from page_table import Row, TableError, command
+from page_table import Row, TableError, command, drawn
 
 RESULTS = Path(__file__).parent / "results" / "cifar10c.json"
 METHODS = {"bn": "BN", "ent": "ENT", "rpl": "RPL"}
@@ -60,20 +60,20 @@ def headline(rows: Sequence[Row]) -> str:
             "",
             f"Mean over {CORRUPTIONS} corruptions × {SEVERITIES} severities:",
             "",
-            *all_severities,
+            all_severities,
             "",
             f"At severity {HARDEST}{_seeds(hardest)}:",
             "",
-            *_table(hardest, METHODS | LABELS, HARDEST),
+            _table(hardest, METHODS | LABELS, HARDEST),
         ]
     )
 
 
-def _table(rows: Sequence[Row], recipes: dict[str, str], severity: int | None) -> list[str]:
+def _table(rows: Sequence[Row], recipes: dict[str, str], severity: int | None) -> str:
     models = sorted({row["model"] for row in rows})
     columns = ["model", "unadapted", *recipes.values(), _REDUCTION]
     lines = [_line(model, rows, recipes, severity) for model in models]
-    return ["| " + " | ".join(line) + " |" for line in (columns, ["---"] * len(columns), *lines)]
+    return drawn(columns, lines)
 
 
 def _named(row: Row) -> Row:

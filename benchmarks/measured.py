@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from page_table import Row, TableError, command
+from page_table import Row, TableError, command, drawn
 
 RESULTS = Path(__file__).parent / "results"
 ORDER = ["none", "bn", "ent", "rpl"]
@@ -42,12 +42,6 @@ def mean(rows: Iterable[Row], value: Value) -> str:
     means = [fmean(each.values()) for each in by_seed.values()]
     spread = f" ± {stdev(means):.1f}" if len(means) > 1 else ""
     return f"{fmean(means):.1f}{spread}"
-
-
-def drawn(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    every = [head, ["---", *["--:"] * (len(head) - 1)], *lines]
-    return "\n".join("| " + " | ".join(line) + " |" for line in every)
 
 
 def pivot(rows: Sequence[Row], *, line: Words, column: Words, corner: str) -> str:
@@ -135,8 +129,9 @@ def ablations(rows: Sequence[Row]) -> str:
 
 
 def _sortable(value: object) -> tuple[int, float, str]:
-    number = isinstance(value, (int, float))
-    return (0, float(value), "") if number else (1, 0.0, str(value))  # type: ignore[arg-type]
+    if isinstance(value, int | float):
+        return 0, float(value), ""
+    return 1, 0.0, str(value)
 
 
 def dino(rows: Sequence[Row]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from page_table import Row, TableError, command
+from page_table import Row, TableError, command, drawn
 
 RESULTS = Path(__file__).parent / "results" / "methods.json"
 SETTINGS = {
@@ -34,13 +34,12 @@ def methods_table(rows: Sequence[Row]) -> str:
         raise TableError("expected results, got none")
     recipes = sorted({row["recipe"] for row in rows}, key=lambda name: (_order(rows, name), name))
     columns = ["recipe", "learning rate", *SETTINGS.values()]
-    lines = [columns, ["---"] * len(columns)]
+    lines = []
     for name in recipes:
         own = [row for row in rows if row["recipe"] == name]
         cells = [_mean([r for r in own if r["setting"] == setting]) for setting in SETTINGS]
         lines.append([f"`{name}`", _rate(own), *cells])
-    drawn = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join(drawn)
+    return drawn(columns, lines)
 
 
 def _order(rows: Sequence[Row], name: str) -> float:

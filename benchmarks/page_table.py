@@ -5,17 +5,29 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Row", "TableError", "command", "in_page"]
+__all__ = ["Row", "TableError", "command", "drawn", "in_page"]
 
 Row = dict[str, Any]
 
 
 class TableError(Exception):
     """The table cannot be made, or put where it was asked for."""
+
+
+def drawn(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, numbers to the right.
+
+    >>> print(drawn(["recipe", "error"], [["ent", "9.0"]]))
+    | recipe | error |
+    | --- | --: |
+    | ent | 9.0 |
+    """
+    every = [head, ["---", *["--:"] * (len(head) - 1)], *lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in every)
 
 
 def in_page(page: str, table: str, *, name: str) -> str:

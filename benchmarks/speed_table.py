@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from page_table import Row, TableError, command
+from page_table import Row, TableError, command, drawn
 
 RESULTS = Path(__file__).parent / "results" / "step_gpu.json"
 COLUMNS = ["model", "eager, images/s", "auto, images/s", "ratio", "peak GiB", "auto's inference"]
@@ -23,10 +23,8 @@ def speeds(result: dict[str, Any]) -> str:
     by_model: dict[str, dict[str, Row]] = {}
     for row in result["rows"]:
         by_model.setdefault(row["model"], {})[row["what"]] = row
-    lines = [COLUMNS, ["---", *["--:"] * (len(COLUMNS) - 1)]]
-    lines += [_line(sides) for sides in by_model.values()]
     about = f"{result['machine']}, torch {result['torch']}; {result['step']}; {result['date']}."
-    return "\n".join([*("| " + " | ".join(line) + " |" for line in lines), "", about])
+    return f"{drawn(COLUMNS, map(_line, by_model.values()))}\n\n{about}"
 
 
 def _line(sides: dict[str, Row]) -> list[str]:

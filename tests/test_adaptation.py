@@ -16,32 +16,14 @@ from acclimate.data import ClassList, corrupt
 from acclimate.demo.digits import PREPROCESSING, digits
 from acclimate.demo.model import build_network, load_digits_model
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.guard import Guard
 from acclimate.learner import Learner
 from acclimate.models import LoadedModel
-
-IMAGES, LABELS = (part[:150] for part in digits("held-out", shifted=True))
-INPUT = PREPROCESSING.normalize(torch.from_numpy(IMAGES)[:, None])
-QUICK = {"epochs": 2, "optimizer.lr": 1e-2}
-
-
-def adapt(model=None, data=INPUT, recipe="ent", **options):
-    model = load_digits_model() if model is None else model
-    options = {"options": QUICK, "batch_size": 32, "progress": False, **options}
-    return acclimate.adapt(model, data, recipe, **options)
-
-
-def weights(result) -> dict[str, Tensor]:
-    return result.model.state_dict()
+from digit_runs import IMAGES, INPUT, LABELS, QUICK, adapt, same, weights
 
 
 def close(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     # uint8 images may reach the convolutions in another memory layout: equal but for rounding.
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return list(one) == list(other) and all(torch.equal(one[k], other[k]) for k in one)
 
 
 class Pictures(Dataset):
@@ -269,96 +251,12 @@ def test_in_place_means_the_users_own_model():
     assert same(model.state_dict(), weights(adapt()))
 
 
-# History.
-
-
-def test_before_update_and_after_epoch_are_kept_apart(reference):
-    history = reference.history
-    assert [record.epoch for record in history.epochs] == [1, 2]
-    first, second = history.epochs
-    assert first.before_update.loss is not None
-    assert first.after_epoch.loss is None
-    # Passes over all images go in one order; answers before updates in the epoch's own batches.
-    assert history.start.entropy > first.after_epoch.entropy > second.after_epoch.entropy
-    assert first.before_update.entropy != first.after_epoch.entropy
-    assert 0 < first.drift < second.drift
-    for scores in (history.source, history.start, first.before_update, first.after_epoch):
-        assert (scores.images, scores.labelled) == (150, 150)
-        assert sum(scores.class_counts) == 150
-    assert history.source.agreement is None or history.source.agreement == 1
-    assert history.start.agreement < 1
-
-
-@torch.no_grad()
-def test_scored_at_the_end_alone_the_same_comes_out():
-    options = {"epochs": 3, "optimizer.lr": 0.01}
-    whole, end = (adapt(options=options, score=score) for score in ("epochs", "end"))
-    assert torch.equal(whole.predictions, end.predictions)
-    for ours, theirs in zip(*(r.model.state_dict().values() for r in (whole, end)), strict=True):
-        assert torch.equal(ours, theirs)
-    assert [record.after_epoch is None for record in end.history.epochs] == [True, True, False]
-    assert end.history.epochs[-1] == whole.history.epochs[-1]
-    assert end.history.final == whole.history.final
-
-
-def test_a_folder_scored_otherwise_is_another_run(tmp_path):
-    adapt(out=tmp_path / "run", score="end")
-    with pytest.raises(AcclimateError, match="which differs in score"):
-        adapt(out=tmp_path / "run")
-
-
-def test_a_run_that_is_stopped_ends_there():
-    options = {"epochs": 3, "optimizer.lr": 30.0}
-    result = adapt(options=options, guard=Guard(action="stop", check_every=2), score="end")
-    stopped = result.history.epochs[-1]
-    assert stopped.epoch < 3
-    assert stopped.after_epoch is not None
-
-
-def test_the_gap_between_stored_and_batch_statistics_is_recorded():
-    result = adapt(data=INPUT[:64], recipe="bn", options={}, batch_size=64)
-    assert result.history.statistics_gap == 0  # one batch: its statistics are the stored ones
-    small = adapt(recipe="bn", options={}, batch_size=4)
-    assert 0 < small.history.statistics_gap < 0.5
-    assert adapt(recipe="none", options={}).history.statistics_gap is None
-
-
-def test_the_gap_belongs_to_the_state_that_is_kept():
-    # Group norm has no statistics, so a gap could only come from comparing two different states.
-    torch.manual_seed(0)
-    group = nn.Sequential(
-        nn.Conv2d(1, 8, 3), nn.GroupNorm(2, 8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10)
-    )
-    result = adapt(group, options={"epochs": 3, "optimizer.lr": 3.0}, keep="best", guard="observe")
-    assert result.history.kept_epoch < 3
-    assert result.history.statistics_gap == 0
-
-
-# Seeds, and the best state.
+# Seeds.
 
 
 def test_the_seed_decides_everything_that_is_drawn(reference):
     assert same(weights(adapt()), weights(reference))
     assert not same(weights(adapt(seed=1)), weights(reference))
-
-
-def test_keep_best_hands_back_the_state_with_the_best_label_free_score():
-    options = {"epochs": 4, "optimizer.lr": 3.0}
-    last = adapt(options=options, guard="observe")
-    best = adapt(options=options, guard="observe", keep="best")
-    kept = best.history.kept_epoch
-    assert last.history.kept_epoch is None
-    assert kept < 4
-    scores = [best.history.start, *(r.after_epoch for r in best.history.epochs)]
-    drifts = [0.0, *(r.drift for r in best.history.epochs)]
-    from acclimate.verdict import label_free_score
-
-    sane = {i: label_free_score(s) for i, s in enumerate(scores) if drifts[i] <= 0.15}
-    assert kept == max(sane, key=sane.get)
-    if kept:
-        again = adapt(options={**options, "epochs": kept}, guard="observe")
-        assert same(weights(best), weights(again))
-    assert not same(weights(best), weights(last))
 
 
 def test_unreadable_images_are_counted_and_left_out(tmp_path):

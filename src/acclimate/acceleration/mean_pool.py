@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-__all__ = ["MeanPool", "mean_pool"]
+__all__ = ["mean_pool"]
 
 
 def mean_pool(
@@ -21,6 +21,8 @@ def mean_pool(
     divisor_override: int | None = None,
 ) -> Tensor:
     """What ``avg_pool2d`` gives; windows that tile pictures with channels last are averaged here.
+
+    Its parameters have the names of that function's, whose calls are sent here.
 
     >>> x = torch.rand(2, 4, 6, 8).contiguous(memory_format=torch.channels_last)
     >>> torch.allclose(mean_pool(x, 2), F.avg_pool2d(x, 2))
@@ -42,24 +44,3 @@ def _whole(x: Tensor, side: int) -> bool:
     """Whether windows fill pictures that have their channels last."""
     last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)
     return last and not any(length % side for length in x.shape[2:])
-
-
-class MeanPool(nn.Module):
-    """A layer of average pooling in the place of the original."""
-
-    def __init__(self, layer: nn.AvgPool2d) -> None:
-        super().__init__()
-        self._layer = (layer,)  # in a tuple: no module of this one
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Average."""
-        layer = self._layer[0]
-        return mean_pool(
-            x,
-            layer.kernel_size,
-            layer.stride,
-            layer.padding,
-            layer.ceil_mode,
-            layer.count_include_pad,
-            layer.divisor_override,
-        )

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from acclimate.acceleration.frozen_conv import FrozenConv
 from acclimate.acceleration.fused_norm import FusedNorm
-from acclimate.acceleration.mean_pool import MeanPool, mean_pool
+from acclimate.acceleration.mean_pool import mean_pool
 from acclimate.acceleration.plain_norm import Activation
 from acclimate.acceleration.stem_conv import StemConv
 
@@ -100,16 +100,13 @@ def _make_twin(model: nn.Module, dtype: torch.dtype) -> fx.GraphModule | None:
         elif FrozenConv.takes(module):
             assert isinstance(module, nn.Conv2d)
             twin.set_submodule(name, FrozenConv(module, dtype=dtype))
-        elif type(module) is nn.AvgPool2d:
-            twin.set_submodule(name, MeanPool(module))
         else:
             continue
         replaced = True
     if not replaced:
         return None
-    for node in graph.nodes:
-        if node.op == "call_function" and node.target is F.avg_pool2d:
-            node.target = mean_pool
+    for node in list(graph.nodes):
+        _pool_by_means(twin, node)
     called = [node for node in graph.nodes if node.op == "call_module"]
     for node in called:
         if type(_module(twin, node)) is nn.Identity:
@@ -122,6 +119,20 @@ def _make_twin(model: nn.Module, dtype: torch.dtype) -> fx.GraphModule | None:
     graph.lint()
     twin.recompile()
     return twin
+
+
+def _pool_by_means(twin: fx.GraphModule, node: fx.Node) -> None:
+    """Send average pooling, a function's or a layer's, to ours."""
+    if node.op == "call_function" and node.target is F.avg_pool2d:
+        node.target = mean_pool
+    layer = _module(twin, node) if node.op == "call_module" else None
+    if type(layer) is nn.AvgPool2d:
+        size = layer.kernel_size, layer.stride, layer.padding
+        how = layer.ceil_mode, layer.count_include_pad, layer.divisor_override
+        with twin.graph.inserting_before(node):
+            ours = twin.graph.call_function(mean_pool, (node.all_input_nodes[0], *size, *how))
+        node.replace_all_uses_with(ours)
+        twin.graph.erase_node(node)
 
 
 def _own_activation(module: nn.Module) -> Activation | None:
