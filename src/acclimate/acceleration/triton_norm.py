@@ -184,6 +184,27 @@ def _behind(grad, value, activation: tl.constexpr):
 
 
 @triton.jit
+def _read_all(
+    gradient, second, x, above, start, rows, channels, strip,
+    bits: tl.constexpr, two: tl.constexpr, deep: tl.constexpr, high: tl.constexpr,
+    wide: tl.constexpr,
+):  # fmt: skip
+    """Tiles of the gradients of one or two readers, of the input, and of the rectifier's bits."""
+    c = strip * wide + tl.arange(0, wide)
+    inside = c < channels
+    grads = _tiles(gradient, start, rows, channels, c, inside, deep, high)
+    values = _tiles(x, start, rows, channels, c, inside, deep, high)
+    others = grads
+    bytes = grads
+    if two:
+        others = _tiles(second, start, rows, channels, c, inside, deep, high)
+    if bits:  # there are at least eight channels then
+        eight = strip * (wide // 8) + tl.arange(0, wide // 8)
+        bytes = _tiles(above, start, rows, channels // 8, eight, eight < channels // 8, deep, high)
+    return grads, others, values, bytes
+
+
+@triton.jit
 def _gradient_sums(
     gradient, second, x, coefficients, above, kept, partial, rows, channels, programs, across,
     activation: tl.constexpr, bits: tl.constexpr, two: tl.constexpr, keeps: tl.constexpr,
@@ -192,9 +213,6 @@ def _gradient_sums(
     program, strip = tl.program_id(0) // across, tl.program_id(0) % across
     c = strip * wide + tl.arange(0, wide)
     inside = c < channels
-    if bits:  # there are at least eight channels then
-        eight = strip * (wide // 8) + tl.arange(0, wide // 8)
-        known = eight < channels // 8
     mean = tl.load(coefficients + c, mask=inside, other=0.0)[None, :]
     rstd = tl.load(coefficients + channels + c, mask=inside, other=0.0)
     scale = tl.load(coefficients + 2 * channels + c, mask=inside, other=0.0)[None, :]
@@ -203,26 +221,16 @@ def _gradient_sums(
     total = tl.zeros((high, wide), tl.float32)
     blocks = tl.cdiv(rows, high * deep)
     start = (blocks - 1 - program) * high * deep
-    grads = _tiles(gradient, start, rows, channels, c, inside, deep, high)
-    values = _tiles(x, start, rows, channels, c, inside, deep, high)
-    others = grads
-    bytes = grads
-    if two:
-        others = _tiles(second, start, rows, channels, c, inside, deep, high)
-    if bits:
-        bytes = _tiles(above, start, rows, channels // 8, eight, known, deep, high)
+    grads, others, values, bytes = _read_all(
+        gradient, second, x, above, start, rows, channels, strip, bits, two, deep, high, wide
+    )
     for _ in range(program, blocks, programs):
         here = start
         grads_now, values_now, others_now, bytes_now = grads, values, others, bytes
         start -= programs * high * deep
-        grads = _tiles(gradient, start, rows, channels, c, inside, deep, high)
-        values = _tiles(x, start, rows, channels, c, inside, deep, high)
-        others = grads
-        bytes = grads
-        if two:
-            others = _tiles(second, start, rows, channels, c, inside, deep, high)
-        if bits:
-            bytes = _tiles(above, start, rows, channels // 8, eight, known, deep, high)
+        grads, others, values, bytes = _read_all(
+            gradient, second, x, above, start, rows, channels, strip, bits, two, deep, high, wide
+        )
         for number in tl.static_range(deep):
             grad, value = grads_now[number].to(tl.float32), values_now[number].to(tl.float32)
             if two:
