@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -39,6 +40,11 @@ from acclimate.recipes import get_recipe
 
 EPOCHS = 3
 WARM_UP = 3
+
+
+def say(words: str) -> None:
+    """How far it has come: whole epochs take a while."""
+    print(words, file=sys.stderr, flush=True)
 
 
 def write_pictures(folder: Path, count: int) -> None:
@@ -72,6 +78,7 @@ def measure(folder: Path, *, count: int, batch: int, model: str, device: torch.d
     began = time.perf_counter()
     files = open_images(folder, preprocessing=outlined.preprocessing, cache=0, progress=False)
     rates = {"decoding alone": count / (time.perf_counter() - began)}
+    say(f"decoding alone: {rates['decoding alone']:.1f} images/s; the first steps")
     in_memory = open_images(folder, preprocessing=outlined.preprocessing, progress=False)
     shown = next(iter(batches(in_memory, batch_size=batch, device=device))).images
     net = fresh(outlined.model, device)
@@ -103,6 +110,7 @@ def measure(folder: Path, *, count: int, batch: int, model: str, device: torch.d
         title = "host" if last else f"epoch {number + 1}"
         source, kept = (in_memory, None) if last else (files, resident)
         rates[title] = rate(epoch(number, source, kept))
+        say(f"{title}: {rates[title]:.1f} images/s")
         synthetic.append(rate(repeat(shown, count // batch)))
         ratios[title] = rates[title] / mean(synthetic[-2:])
     return rates | {"synthetic": mean(synthetic)}, ratios, str(how)
@@ -124,6 +132,7 @@ def main() -> None:
     count = max(1, (args.images or (8192 if cuda else 128)) // batch) * batch
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        say(f"writing {count} pictures")
         write_pictures(folder, count)
         rates, ratios, how = measure(folder, count=count, batch=batch, model=model, device=device)
     machine = torch.cuda.get_device_name(device) if cuda else platform.processor() or "cpu"

@@ -275,7 +275,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     asked = args.models or (ON_GPU if cuda else ON_CPU)
     if args.add:
-        result["rows"] = [row for row in kept(args.out, result) if row["model"] not in asked]
+        result["rows"] = kept(args.out, result)
     if not args.json:
         print(f"{result['step']}; {result['machine']}, torch {result['torch']}\n{HEADER}")
     for name in asked:
@@ -283,7 +283,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = measure(
             name, args.device, rounds=rounds, batch=args.batch or batch, compiled=compiled
         )
-        result["rows"] += rows
+        result["rows"] = [row for row in result["rows"] if row["model"] != name] + rows
         if args.out:
             args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         if not args.json:

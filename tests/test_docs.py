@@ -50,12 +50,26 @@ def test_the_readme_lists_every_part():
         assert listed == set(PARTS[slot].names()), slot
 
 
-def test_the_speed_of_a_step_is_the_measured_one():
-    stored = json.loads((ROOT / "benchmarks/results/step.json").read_text())
+@pytest.mark.parametrize("name", ["step", "step_cpu_bf16"])
+def test_the_speed_of_a_step_is_the_measured_one(name):
+    stored = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
     auto = next(row for row in stored["rows"] if row["what"] == "auto")
     page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
     assert (auto["model"], auto["batch"]) == ("wrn-40-2", 200)
-    assert f"runs at {auto['ratio_to_eager']:.2f} times the rate of the eager one" in page
+    ratio = f"{auto['ratio_to_eager']:.2f}"
+    assert f"{name}.json`) the step runs at {ratio} times the rate of the eager one" in page
+
+
+def test_the_difference_a_faster_run_makes_is_the_measured_one():
+    stored = json.loads((ROOT / "benchmarks/results/same_answer.json").read_text())
+    page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
+    mean, error = stored["mean_difference"], stored["standard_error"]
+    assert f'`speed="max"` ends {mean:.3f} ± {error:.3f} points from `speed="exact"`' in page
+    differences = {True: [], False: []}
+    for row in stored["rows"]:
+        differences["wrn-40-2" in row["model"]].append(abs(row["difference"]))
+    assert f"no mean of three seeds is more than {max(differences[True]):.2f} points apart" in page
+    assert f"they are up to {max(differences[False]):.2f} points apart" in page
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ from acclimate.outputs import logits_of
 
 __all__ = ["Network"]
 
+_KINDS = 8
+
 
 class Network:
     """A model, and how it is run.
@@ -95,9 +97,10 @@ class Network:
         weights: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """The logits, by the model's own weights or by others."""
-        if weights is None and self._replays(images):
-            return self._recorder(statistics)(images)[0][0]
-        return self._ask(images, statistics, weights)
+        recorder = self._recorder(statistics, weights) if self._replays(images) else None
+        if recorder is None:
+            return self._ask(images, statistics, weights)
+        return recorder(images)[0][0]
 
     def _replays(self, images: Tensor) -> bool:
         """Whether it is an answer alone that is asked for, and nobody looks into the model."""
@@ -110,13 +113,20 @@ class Network:
             and not self.looked_into()
         )
 
-    def _recorder(self, statistics: StatisticsControl) -> Recorder:
-        # A recording holds on to its statistics, so that their number stands for no others.
-        kind = id(statistics), statistics.setting, statistics.gathering
+    def _recorder(
+        self, statistics: StatisticsControl, weights: Mapping[str, Tensor] | None
+    ) -> Recorder | None:
+        """What records answers by these very tensors; None where there are too many kinds."""
+        # A recording holds on to its statistics and weights: their numbers stand for no others.
+        others = None if weights is None else tuple(map(id, weights.values()))
+        kind = id(statistics), statistics.setting, statistics.gathering, others
         recorders = self._made.recorders
         if kind not in recorders:
+            if len(recorders) >= _KINDS:  # who brings new weights each time is not worth recording
+                return None
+            own = None if weights is None else dict(weights)
             recorders[kind] = Recorder(
-                lambda images: (self._ask(images, statistics, None),), aside=self.aside
+                lambda images: (self._ask(images, statistics, own),), aside=self.aside
             )
         return recorders[kind]
 

@@ -132,6 +132,23 @@ def test_going_back_and_on_is_recorded_anew() -> None:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
 
 
+def test_a_teachers_recorded_answers_follow_its_weights() -> None:
+    x = torch.rand(8, 32, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
+    ours, theirs = (
+        Learner(
+            Residual().cuda(),
+            get_recipe("cotta", {"optimizer.lr": 1e-2, "teacher.views_per_image": 3}),
+            acceleration=Acceleration(channels_last=True, fused=True, recorded=recorded),
+        )
+        for recorded in (True, False)
+    )
+    for batch in x:
+        one, other = (learner.step(batch).logits for learner in (ours, theirs))
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    recorded = [r for r in ours.network._made.recorders.values() if r._recordings]
+    assert len(recorded) >= 2  # by the teacher's weights, and by the source's
+
+
 def test_work_that_reads_back_is_done_as_it_is_and_it_is_said() -> None:
     def work(images: Tensor) -> tuple[Tensor, ...]:
         return (images * float(images.sum()),)
