@@ -276,3 +276,27 @@ def test_options_out_of_range_are_refused() -> None:
         Mixture(prior=-1)
     with pytest.raises(AcclimateError, match="expected momentum > 0 and <= 1, got 0"):
         Running(momentum=0)
+
+
+def test_a_copy_moves_its_own_estimate() -> None:
+    learner = Learner(bn_net(), get_recipe("ent", {"normalization": "running"}))
+    learner.step(images())
+    before = {name: tensor.clone() for name, tensor in learner.statistics.running.items()}
+    other = copy.deepcopy(learner)
+    other.step(images(seed=1))
+    assert same_tensors(learner.statistics.running, before)
+    assert not same_tensors(other.statistics.running, before)
+
+
+def test_a_mixture_in_float16_squares_nothing_that_overflows() -> None:
+    layer = nn.BatchNorm2d(3).requires_grad_(False)
+    x = images(4) * 600
+    fine, coarse = (
+        StatisticsControl({"": copy.deepcopy(layer).to(dtype)})
+        for dtype in (torch.float32, torch.float16)
+    )
+    for control in (fine, coarse):
+        control.use(0.5)
+    expected, seen = fine.layers[""](x), coarse.layers[""](x.half())
+    assert seen.dtype == torch.float16
+    torch.testing.assert_close(seen.float(), expected, rtol=0.01, atol=0.01)

@@ -165,3 +165,13 @@ def test_without_the_optimiser_its_moments_start_anew() -> None:
     assert not [k for k in light if k.startswith("optimizer/")]
     learner.load_state_tensors({k: v.clone() for k, v in light.items()})
     assert not learner.states["optimizer"].state
+
+
+def test_a_teachers_weights_are_put_back_where_they_lie() -> None:
+    learner = Learner(bn_net(), get_recipe("soft", {"teacher": "moving-average"}))
+    start, held = learner.snapshot(), dict(learner.states["teacher"].tensors)
+    learner.step(images())
+    learner.load_state_tensors(start)
+    for name, tensor in learner.states["teacher"].tensors.items():
+        assert tensor is held[name]
+        assert torch.equal(tensor, start[f"teacher/tensors.{name}"])

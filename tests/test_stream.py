@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from acclimate.acceleration import EXACT, Acceleration
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard import Guard
 from acclimate.learner import Learner
 from acclimate.recipes import get_recipe
 from acclimate.stream import Stream
-from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
+from nets import CLASSES, bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 
 LR = {"optimizer.lr": 0.05}
 ADAM = {"optimizer": "adam", "optimizer.lr": 1e-3}
@@ -351,3 +352,47 @@ def test_a_model_that_cannot_be_copied_says_how_else() -> None:
     with pytest.raises(AcclimateError, match=r"no copies of me\); pass inplace=True"):
         Stream(net, "ent")
     Stream(net, "ent", inplace=True)(BATCHES[0])
+
+
+@pytest.mark.parametrize("recipe", ["ent", "bn", "cotta", "memo", "lame", "adacontrast"])
+def test_an_empty_batch_teaches_nothing(recipe: str) -> None:
+    stream = Stream(bn_net(), recipe)
+    stream(BATCHES[0])
+    before = stream.state_dict()["_extra_state"]
+    assert stream(BATCHES[0][:0]).shape == (0, CLASSES)
+    assert same_tensors(stream.state_dict()["_extra_state"], before)
+    assert stream.events == []
+
+
+def test_episodes_begin_from_the_state_that_was_loaded() -> None:
+    options = {**LR, "epochs": 1}
+    taught = Stream(bn_net(seed=1), "ent", options=options, episodic=True)
+    stream = Stream(bn_net(), "ent", options=options, episodic=True)
+    stream(BATCHES[0])
+    stream.load_state_dict(taught.state_dict())
+    torch.testing.assert_close(run(stream, BATCHES[:3]), run(taught, BATCHES[:3]))
+
+
+def test_a_rate_survives_a_stay_in_half_precision() -> None:
+    stream = Stream(bn_net(), "ent", options={"optimizer.lr": 2e-8})
+    stream.half().float().reset()
+    assert stream.learner.states["optimizer"].param_groups[0]["lr"] == 2e-8
+
+
+@pytest.mark.parametrize("recipe", ["ent", "bn"])
+def test_what_is_faster_is_chosen_anew_where_a_stream_moves(recipe: str) -> None:
+    stream = Stream(bn_net(), recipe)
+    stream.learner.network.accelerate(Acceleration(half=True, fused=True), verified=True)
+    stream.double()
+    assert stream.learner.network.acceleration == EXACT
+    assert stream(BATCHES[0].double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("recipe", ["ent", "bn-prior", "rotta", "note", "cotta", "memo"])
+def test_a_stream_can_be_saved_as_it_is(recipe: str) -> None:
+    stream, file = Stream(bn_net(), recipe), io.BytesIO()
+    run(stream, BATCHES[:2])
+    torch.save(stream, file)
+    file.seek(0)
+    other = torch.load(file, weights_only=False)
+    torch.testing.assert_close(run(other, BATCHES[2:5]), run(stream, BATCHES[2:5]))

@@ -101,3 +101,40 @@ def test_an_answer_that_is_no_number_after_the_last_step_of_an_episode_is_not_gi
     options = {"optimizer.lr": 1e30, "epochs": 3, "objective.augmentations": 4}
     stream = Stream(bn_net(), "memo", options=options)
     assert all(bool(torch.isfinite(answer).all()) for answer in run(stream, BATCHES[:2]))
+
+
+def broken() -> Tensor:
+    x = BATCHES[0].clone()
+    x[0] = float("nan")
+    return x
+
+
+def test_who_only_stops_stops_with_parameters_that_are_finite() -> None:
+    stream = Stream(bn_net(), "ent", options=LR, guard="stop")
+    with pytest.warns(AcclimateWarning, match="went back to step 0 and stopped learning"):
+        stream(broken())
+    assert not stream.learns
+    assert same_tensors(snapshot(stream.model), snapshot(bn_net()))
+    assert bool(torch.isfinite(stream(BATCHES[1])).all())
+
+
+@pytest.mark.parametrize("recipe", ["bn", "bn-prior", "ent"])
+def test_a_broken_image_spoils_no_other_answer_where_nothing_is_learnt(recipe: str) -> None:
+    stream = Stream(bn_net(), recipe)
+    stream.pause()
+    torch.testing.assert_close(stream(broken())[1:], bn_net()(broken())[1:].detach())
+    stream.resume()
+    if recipe != "ent":
+        torch.testing.assert_close(stream(broken())[1:], bn_net()(broken())[1:].detach())
+    assert stream.events == []
+
+
+def test_the_state_to_go_back_to_survives_saving() -> None:
+    first, second = (
+        Stream(bn_net(), "ent", options=LR, guard=Guard(check_every=2)) for _ in range(2)
+    )
+    run(first, BATCHES[:8])
+    second.load_state_dict(first.state_dict())
+    for stream in (first, second):
+        kept = (stream._watch.older, stream._watch.newer)
+        assert [int(each["learner/steps"]) for each in kept] == [6, 8]

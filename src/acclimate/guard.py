@@ -212,7 +212,7 @@ class Watch:
     def _keep(self, learner: Learner) -> None:
         # Trouble shows late; the state before the last good check is the one to trust.
         self.older = self.newer
-        self.newer = {k: v.clone() for k, v in learner.state_tensors(optimizer=False).items()}
+        self.newer = learner.snapshot(optimizer=False)
 
     def _start_window(self) -> None:
         kept = {"older", "newer", "reference", "reference_flips"}
@@ -227,11 +227,11 @@ class Watch:
         """Keep the state before the first step, and the diversity and flips that are normal."""
         self.reference, self.reference_flips = reference, flips
         self._keep(learner)
-        self.older = self.newer
+        self.older = dict(self.newer)
 
     def roll_back(self, learner: Learner) -> int:
         """Restore the last state that is surely good; the step it was taken at."""
-        self.newer = self.older
+        self.newer = dict(self.older)
         learner.load_state_tensors(self.older)
         self._start_window()
         return int(self.older["learner/steps"])

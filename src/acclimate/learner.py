@@ -207,13 +207,13 @@ class Learner:
 
     def _episode(self, images: Tensor) -> StepResult:
         """Learn from images, answer, and forget."""
-        if self._fresh is None:
-            self._fresh = {name: tensor.clone() for name, tensor in self.state_tensors().items()}
+        fresh = self._fresh or self.snapshot()
         with torch.enable_grad():
             losses = [self._learn(images) for _ in range(self.recipe.epochs)]
         answer = self.answer(images)
         drawn = self.generator.get_state()
-        self.load_state_tensors(self._fresh)
+        self.load_state_tensors(fresh)
+        self._fresh = fresh
         self.generator.set_state(drawn)  # what is drawn for the next images is drawn anew
         return StepResult(answer, losses[0])
 
@@ -319,6 +319,10 @@ class Learner:
         tensors["learner/steps"] = torch.tensor(self.steps)
         return tensors
 
+    def snapshot(self, *, optimizer: bool = True) -> dict[str, Tensor]:
+        """A copy of :meth:`state_tensors`, to go back to."""
+        return {k: v.clone() for k, v in self.state_tensors(optimizer=optimizer).items()}
+
     @torch.inference_mode(False)
     @torch.no_grad()
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
@@ -337,6 +341,7 @@ class Learner:
                 unpack(state, packed)
             elif isinstance(state, torch.optim.Optimizer):
                 state.state.clear()
+        self._fresh = None
         self._replay.forget()
         self.generator.set_state(tensors["learner/generator"].cpu())
         self.steps = int(tensors["learner/steps"])
@@ -348,9 +353,7 @@ class Learner:
         for state in self.states.values():
             transform(state, change)
         self._replay.forget()
-        if not all(p.is_cuda for p in self.learning.values()):  # what a GPU was chosen for
-            self.network.decelerate()
-        self.network.forget()
+        self.network.decelerate()  # what is faster elsewhere, somebody must choose anew
 
     @torch.no_grad()
     def restore_source(self) -> None:

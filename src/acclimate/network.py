@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
@@ -27,6 +27,7 @@ from acclimate.outputs import logits_of
 __all__ = ["Network"]
 
 _KINDS = 8
+"""How many kinds of answers are recorded at one time."""
 
 
 class Network:
@@ -44,7 +45,6 @@ class Network:
         self.model = model
         self.acceleration = EXACT
         self.preparation = 0.0  # seconds, of compiling and of checking what is faster
-        self._loading: Any = None
         self.decelerate()
 
     def accelerate(self, acceleration: Acceleration, *, verified: bool = False) -> None:
@@ -54,11 +54,6 @@ class Network:
         self.acceleration = acceleration
         self.unverified = acceleration.changes and not verified
         self.forget()
-        if self._loading is not None:
-            self._loading.remove()
-            self._loading = None
-        if acceleration.fused:  # a twin has copies of frozen weights
-            self._loading = self.model.register_load_state_dict_post_hook(self._weights_changed)
 
     def decelerate(self) -> None:
         """Run the model as it is."""
@@ -68,11 +63,23 @@ class Network:
         """Make and record anew what is faster: the tensors are others now."""
         self._made = _Made()
 
-    def _weights_changed(self, *_: Any) -> None:
-        self.forget()
+    def follow(self) -> None:
+        """Make anew what is faster if somebody changed or replaced weights that do not learn.
+
+        A twin has copies of them, and a recording knows where in memory they lie.
+        """
+        if not (self.acceleration.fused or self.acceleration.recorded):
+            return
+        if self._made.frozen is None:
+            self._made.frozen = _frozen(self.model)
+        if any(
+            held.get(name) is not parameter or parameter._version != version
+            for held, name, parameter, version in self._made.frozen
+        ):
+            self.forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_made": _Made(), "_loading": None}  # a copy makes its own
+        return {**vars(self), "_made": _Made()}  # a copy makes its own
 
     @property
     def aside(self) -> Aside:
@@ -97,10 +104,10 @@ class Network:
         weights: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """The logits, by the model's own weights or by others."""
-        recorder = self._recorder(statistics, weights) if self._replays(images) else None
-        if recorder is None:
-            return self._ask(images, statistics, weights)
-        return recorder(images)[0][0]
+        self.follow()
+        if self._replays(images):
+            return self._recorder(statistics, weights)(images)[0][0]
+        return self._ask(images, statistics, weights)
 
     def _replays(self, images: Tensor) -> bool:
         """Whether it is an answer alone that is asked for, and nobody looks into the model."""
@@ -115,29 +122,33 @@ class Network:
 
     def _recorder(
         self, statistics: StatisticsControl, weights: Mapping[str, Tensor] | None
-    ) -> Recorder | None:
-        """What records answers by these very tensors; None where there are too many kinds."""
+    ) -> Recorder:
+        """What records answers by these very tensors."""
         # A recording holds on to its statistics and weights: their numbers stand for no others.
         others = None if weights is None else tuple(map(id, weights.values()))
         kind = id(statistics), statistics.setting, statistics.gathering, others
         recorders = self._made.recorders
-        if kind not in recorders:
-            if len(recorders) >= _KINDS:  # who brings new weights each time is not worth recording
-                return None
+        recorder = recorders.pop(kind, None)
+        if recorder is None:
             own = None if weights is None else dict(weights)
-            recorders[kind] = Recorder(
+            recorder = Recorder(
                 lambda images: (self._ask(images, statistics, own),), aside=self.aside
             )
-        return recorders[kind]
+        recorders[kind] = recorder
+        if len(recorders) > _KINDS:  # the one that was not asked for longest
+            del recorders[next(iter(recorders))]
+        return recorder
 
     def _ask(
         self, images: Tensor, statistics: StatisticsControl, weights: Mapping[str, Tensor] | None
     ) -> Tensor:
-        # Few models take no image at all, but this process must be there for the others: it shows
+        # Few models take no image at all, but a process must be there for the others: it shows
         # one that counts nowhere, neither in the statistics nor in the loss.
-        absent = len(images) == 0 and parallel.active()
+        absent = len(images) == 0
         statistics.expect_stand_in(absent)
         shown = images.new_zeros(1, *images.shape[1:]) if absent else images
+        # Copies in half precision live as long as the outermost autocast, and weights have moved.
+        torch.clear_autocast_cache()
         runner = self._runner()
         twin = runner is not self.model
         shown = shown if twin else self.acceleration.shown(shown)  # a twin sees to it itself
@@ -166,10 +177,24 @@ class Network:
             made.twin = make_twin(self.model, dtype=dtype)
             if made.twin is not None:
                 made.bypassed = bypassed(self.model, made.twin)
-                made.names = {name for name, _ in made.twin.named_parameters()}
+                shared = made.twin.named_parameters(remove_duplicate=False)  # by any name
+                made.names = {name for name, _ in shared}
         if made.twin is None or any(interferes(module) for module in made.bypassed):
             return self.model
         return made.twin
+
+
+_Place: TypeAlias = tuple[dict[str, nn.Parameter | None], str, nn.Parameter, int]
+"""Where a parameter is held, by which name, which one it is, and how often it was changed."""
+
+
+def _frozen(model: nn.Module) -> list[_Place]:
+    return [
+        (module._parameters, name, parameter, parameter._version)
+        for module in model.modules()
+        for name, parameter in module._parameters.items()
+        if parameter is not None and not parameter.requires_grad and not parameter.is_inference()
+    ]
 
 
 @dataclass
@@ -181,5 +206,6 @@ class _Made:
     bypassed: list[nn.Module] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     modules: list[nn.Module] = field(default_factory=list)
+    frozen: list[_Place] | None = None
     recorders: dict[Any, Recorder] = field(default_factory=dict)
     aside: Aside = field(default_factory=Aside)

@@ -75,6 +75,23 @@ def _statistics_of_all(x: Tensor) -> tuple[Tensor, Tensor]:
     return mean.to(x.dtype), var.to(x.dtype)
 
 
+class _Move:
+    """A hook on a layer that moves what it is shown; not a closure, which no copy would follow."""
+
+    def __init__(
+        self, control: StatisticsControl, name: str, weight: float, update_running: bool
+    ) -> None:
+        self._control = control
+        self._how: dict[str, Any] = {
+            "name": name,
+            "weight": weight,
+            "update_running": update_running,
+        }
+
+    def __call__(self, layer: _BatchNorm, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (self._control.moved(layer, inputs[0], **self._how), *inputs[1:])
+
+
 @dataclass
 class StatisticsControl:
     """The switchboard over a model's batch-norm layers, and their running estimates if any.
@@ -108,7 +125,7 @@ class StatisticsControl:
             layer.training = native  # not train(): a fused layer's own dropout must stay off
             layer.track_running_stats = not native
             if not native and (weight > 0 or self.running):
-                hook = self._mixing_hook(name, weight, update_running)
+                hook = _Move(self, name, weight, update_running)
                 self._handles.append(layer.register_forward_pre_hook(hook))
 
     def release(self) -> None:
@@ -128,35 +145,33 @@ class StatisticsControl:
     def _counting(self, x: Tensor) -> Tensor:
         return x[:0] if self._stand_in else x
 
-    def _mixing_hook(self, name: str, weight: float, update_running: bool) -> Any:
-        """A hook that moves the input so that the layer's own formula yields the mixed statistics.
+    def moved(
+        self, layer: _BatchNorm, x: Tensor, *, name: str, weight: float, update_running: bool
+    ) -> Tensor:
+        """The input moved so that the layer's own formula yields the mixed statistics.
 
         Any subclass of batch norm (fused activations included) then works unchanged, and gradients
         flow through the batch's share of the statistics.
         """
-
-        def mix(layer: _BatchNorm, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            x = inputs[0]
-            source_mean, source_var = layer.running_mean, layer.running_var
-            assert source_mean is not None
-            assert source_var is not None
-            mean = self.running.get(f"{name}.mean", source_mean)
-            var = self.running.get(f"{name}.var", source_var)
-            if weight > 0:
-                shared = parallel.active()
-                batch_mean, batch_var = (
-                    _statistics_of_all(self._counting(x)) if shared else batch_statistics(x)
-                )
-                mean = weight * batch_mean + (1 - weight) * mean
-                var = weight * batch_var + (1 - weight) * var
-            if update_running:
-                self.running[f"{name}.mean"] = mean.detach()
-                self.running[f"{name}.var"] = var.detach()
-            scale = torch.sqrt((source_var + layer.eps) / (var + layer.eps))
-            shift = source_mean - mean * scale
-            return (x * per_channel(scale, x) + per_channel(shift, x), *inputs[1:])
-
-        return mix
+        source_mean, source_var = layer.running_mean, layer.running_var
+        assert source_mean is not None
+        assert source_var is not None
+        mean = self.running.get(f"{name}.mean", source_mean)
+        var = self.running.get(f"{name}.var", source_var)
+        fine = x.to(torch.promote_types(x.dtype, torch.float32))  # squares overflow in float16
+        if weight > 0:
+            shared = parallel.active()
+            batch_mean, batch_var = (
+                _statistics_of_all(self._counting(fine)) if shared else batch_statistics(fine)
+            )
+            mean = weight * batch_mean + (1 - weight) * mean
+            var = weight * batch_var + (1 - weight) * var
+        if update_running:
+            self.running[f"{name}.mean"] = mean.detach()
+            self.running[f"{name}.var"] = var.detach()
+        scale = torch.sqrt((source_var + layer.eps) / (var + layer.eps))
+        shift = source_mean - mean * scale
+        return (fine * per_channel(scale, x) + per_channel(shift, x)).to(source_mean.dtype)
 
     def buffers(self) -> dict[str, Tensor]:
         """Copies of the model's own statistics, to put back with :meth:`load_buffers`."""

@@ -53,6 +53,7 @@ class Replay:
     def step(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and loss."""
         learner = self._learner
+        learner.network.follow()
         if self._recorder is None or self._recorder.aside is not learner.network.aside:
             # The network begins anew in another place when its own tensors are others.
             self._recorder = Recorder(self._work, aside=learner.network.aside)

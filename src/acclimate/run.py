@@ -91,7 +91,6 @@ class AdaptationRun:
         self._answers.unpack(under("answers/", tensors), self.passes.device)
         self.history = History.from_dict(record["history"])
         # The same way to the end, even if another would look faster today.
-        self.learner.network.decelerate()
         self.learner.network.accelerate(Acceleration(**record["acceleration"]), verified=True)
 
     # The run, from top to bottom.
@@ -250,8 +249,7 @@ class AdaptationRun:
     def _remember_if_best(self, epoch: int, score: float) -> None:
         if score > self.progress.best_score:
             self.progress.best_score, self.progress.best_epoch = score, epoch
-            state = self.learner.state_tensors(optimizer=False)
-            self.progress.best = {k: v.clone() for k, v in state.items()}
+            self.progress.best = self.learner.snapshot(optimizer=False)
 
     def _restore_best(self) -> None:
         self.history.kept_epoch = self.progress.best_epoch

@@ -3,6 +3,7 @@
 A state is a dataclass whose public fields hold tensors, dictionaries of tensors, modules,
 generators or numbers; a torch optimiser; or None. Fields that start with an underscore are not
 kept. A dictionary of anything else is left alone: it describes the model, and does not change.
+Where the class says ``restored_in_place``, tensors in dictionaries are filled and not replaced.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def unpack(state: Any, packed: Mapping[str, Tensor]) -> None:
         if isinstance(value, nn.Module):
             value.load_state_dict(inner)
         elif isinstance(value, dict) and inner:
-            value.update({k: v.to(value.get(k, v)).clone() for k, v in inner.items()})
+            _fill(value, inner, in_place=getattr(state, "restored_in_place", False))
         elif name in packed:
             stored = packed[name]
             if isinstance(value, Tensor):
@@ -85,6 +86,14 @@ def unpack(state: Any, packed: Mapping[str, Tensor]) -> None:
                 value.set_state(stored.cpu())
             else:
                 setattr(state, name, type(value)(stored.item()))
+
+
+def _fill(held: dict[str, Tensor], inner: Mapping[str, Tensor], *, in_place: bool) -> None:
+    for name, tensor in inner.items():
+        if in_place and name in held:
+            held[name].copy_(tensor)
+        else:
+            held[name] = tensor.to(held.get(name, tensor)).clone()
 
 
 def transform(state: Any, change: Callable[[Tensor], Tensor]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from acclimate import parallel
 from acclimate.acceleration import check_speed, choose
 from acclimate.copying import copy_model
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.guard import Guard, Watch, make_guard, warn_of_temperatures
+from acclimate.guard import Guard, Watch, drift, make_guard, warn_of_temperatures
 from acclimate.history import Event
 from acclimate.learner import Learner, scaling_note
 from acclimate.models import LoadedModel
@@ -96,11 +97,12 @@ class Stream(nn.Module):
         self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed)
         self.notes += scaling_note(self.learner)
         check_speed(speed)
-        self._speed: Speed | None = None if parallel.active() else speed
+        self.speed = speed
+        self._unchosen = not parallel.active()
         self.learner.start_epoch()
         self.events: list[Event] = []
         self.paused = False
-        self._fresh = _copied(self.learner.state_tensors())
+        self._fresh = self.learner.snapshot()
         self._watch = Watch()
         self._watch.start(self.learner)
         self._rollbacks = 0
@@ -115,33 +117,38 @@ class Stream(nn.Module):
         """Logits for a batch; learns from it unless paused."""
         if images.is_inference():  # made under inference_mode: autograd wants one of its own
             images = images.clone()
-        if self._speed is not None and len(images):  # the first batch tells what is faster
-            self.learner.network.accelerate(choose(self.model, images, speed=self._speed))
-            self._speed = None
-        if self.paused:
-            return self.learner.answer(images)
-        result = self.learner.step(images)
-        if not self._guard(images, result.logits, result.loss):
-            # Batch statistics spread one broken image over the whole batch; the source's do not.
+        if not len(images) and not parallel.active():  # nothing to learn from
             return self.learner.source_forward(images).logits
-        if self.answer == "before" or self.episodic:
-            return result.logits
-        return self.learner.answer(images)
+        if self._unchosen:  # the first batch tells what is faster
+            self.learner.network.accelerate(choose(self.model, images, speed=self.speed))
+            self._unchosen = False
+        if self.paused:
+            answer = self.learner.answer(images)
+            fit = self._is_fit(answer)
+        else:
+            result = self.learner.step(images)
+            answer, fit = result.logits, self._guard(images, result.logits, result.loss)
+            if fit and self.answer == "after" and not self.episodic:
+                answer = self.learner.answer(images)
+        # Batch statistics spread one broken image over the whole batch; the source's do not.
+        return answer if fit else self.learner.source_forward(images).logits
+
+    def _is_fit(self, logits: Tensor) -> bool:
+        """Whether an answer may be given; the caller is about to read it anyway."""
+        return not self.guard.acts or bool(torch.isfinite(logits).all())
 
     def _guard(self, images: Tensor, logits: Tensor, loss: Tensor | None) -> bool:
         """Watch a step; False when its answer is not fit to be given."""
         recipe = self.learner.recipe
-        if self.guard.action == "off" or not (recipe.learns or recipe.steps):
+        if self.guard.action == "off":
             return True
-        # The caller is about to read the logits anyway: waiting for one number costs little, and
-        # a stream that learnt from nonsense must not answer with it.
-        # Where no image counted there is no loss to tell.
+        # Waiting for one number costs little, and a stream that learnt from nonsense must not
+        # answer with it. Where no image counted there is no loss to tell.
         told = logits if loss is None and recipe.learns else loss
         broken = told is not None and not bool(torch.isfinite(told).all())
-        if self.episodic:  # nothing is kept from batch to batch
-            # The loss is the first step's; the answer is made after the last.
-            broken = broken or not bool(torch.isfinite(logits).all())
-            return not (broken and self.guard.acts)
+        if not recipe.steps:  # nothing is kept from batch to batch
+            # The loss is an episode's first step's; the answer is made after the last.
+            return self._is_fit(logits) and not (broken and self.guard.acts)
         full = broken or self._watch.steps + 1 >= self.guard.check_every
         source = self.learner.source_forward(images).logits if full else None
         if parallel.active():  # all processes must come to one decision
@@ -158,7 +165,9 @@ class Stream(nn.Module):
 
     def _react(self, trouble: str) -> None:
         step, action = self.learner.steps, "recorded"
-        if self.guard.action == "rollback":
+        # Who only stops goes on answering, with nothing but parameters that are finite.
+        broken = self.guard.acts and not math.isfinite(drift(self.learner))
+        if self.guard.action == "rollback" or broken:
             action = f"went back to step {self._watch.roll_back(self.learner)}"
             self._rollbacks += 1
         if self.guard.action == "stop" or self._rollbacks >= PATIENCE:
@@ -197,13 +206,15 @@ class Stream(nn.Module):
         """What ``to``, ``cuda`` and ``double`` call: what is remembered follows the model."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.learner.transform(fn)
-        self._fresh = {name: fn(tensor) for name, tensor in self._fresh.items()}
+        self._unchosen = not parallel.active()
+        # Numbers, such as a learning rate, are kept as they are: to the last digit.
+        self._fresh = {name: fn(t) if t.ndim else t for name, t in self._fresh.items()}
         transform(self._watch, fn)
         return self
 
     def get_extra_state(self) -> dict[str, Tensor]:
         """What ``state_dict`` holds beside the model: all it takes to go on, or to reset."""
-        state = {f"learner/{k}": v for k, v in _copied(self.learner.state_tensors()).items()}
+        state = {f"learner/{k}": v for k, v in self.learner.snapshot().items()}
         state |= {f"fresh/{k}": v for k, v in self._fresh.items()}
         state |= {f"watch/{k}": v for k, v in pack(self._watch).items()}
         state["paused"] = torch.tensor(self.paused)
@@ -219,7 +230,3 @@ class Stream(nn.Module):
         unpack(self._watch, under("watch/", state))
         self.paused = bool(state["paused"])
         self._rollbacks = int(state["rollbacks"])
-
-
-def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in tensors.items()}

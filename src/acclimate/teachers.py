@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ class TeacherWeights:
     """The teacher's own values of the parameters that learn."""
 
     tensors: dict[str, Tensor]
+    restored_in_place: ClassVar[bool] = True  # recorded forward passes know them by address
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,8 @@ def verify(learner: Learner, images: Tensor) -> None:
             exact = _probe(learner, some, gradients=gradients)
         finally:
             network.accelerate(chosen)
+        if not all(bool(torch.isfinite(each).all()) for each in exact):
+            return  # nothing can be told from broken images: the next batch will
         for candidate in chosen.candidates():
             network.accelerate(candidate, verified=True)
             try:

@@ -120,6 +120,26 @@ def test_it_is_checked_once() -> None:
     assert len(calls) == compared + 2
 
 
+def test_broken_images_tell_nothing_about_it() -> None:
+    learner = Learner(small(), get_recipe("bn"), acceleration=FAST)
+    broken = pictures()
+    broken[0] = float("nan")
+    learner.step(broken)
+    assert learner.network.acceleration == FAST
+    assert learner.network.unverified
+    learner.step(pictures())
+    assert not learner.network.unverified
+
+
+def test_a_model_with_other_than_pictures_in_it_is_laid_out_too() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv3d(1, 1, 3))
+    how = Acceleration(channels_last=True)
+    how.prepare(net)
+    assert net[0].weight.is_contiguous(memory_format=torch.channels_last)
+    how.undo(net)
+    assert net[0].weight.is_contiguous()
+
+
 def test_what_counts_as_the_same_answer() -> None:
     sure = torch.tensor([[9.0, 0.0], [0.0, 9.0]])
     assert differs(sure + 0.01, sure) is None

@@ -65,7 +65,9 @@ class Acceleration:
 
     def _lay_out(self, model: nn.Module, order: torch.memory_format) -> None:
         if self.channels_last:
-            model.to(memory_format=order)  # type: ignore[call-overload]  # torch's types lack it
+            for parameter in model.parameters():
+                if parameter.ndim == 4:  # model.to(memory_format=...) refuses models with others
+                    parameter.data = parameter.data.contiguous(memory_format=order)
 
     def shown(self, images: Tensor) -> Tensor:
         """The pictures as the model is to get them."""
@@ -75,21 +77,27 @@ class Acceleration:
 
     def precision(self, device: torch.device) -> contextlib.AbstractContextManager[object]:
         """For a forward pass."""
-        if not self.half:
-            return contextlib.nullcontext()
-        return torch.autocast(device.type, dtype=torch.bfloat16)
+        return _autocast(device, enabled=self.half)
 
     @contextlib.contextmanager
     def kernels(self, device: torch.device) -> Iterator[None]:
-        """For a whole step, backward pass included: which kernels a GPU may choose."""
-        if device.type != "cuda":
-            yield
-            return
-        exact = self.deterministic
-        with torch.backends.cudnn.flags(
-            enabled=True, benchmark=not exact, deterministic=exact, allow_tf32=not exact
-        ):
-            yield
+        """For a whole step, loss and backward pass included: which kernels may be chosen."""
+        with _autocast(device, enabled=False):
+            if device.type != "cuda":
+                yield
+                return
+            exact = self.deterministic
+            with torch.backends.cudnn.flags(
+                enabled=True, benchmark=not exact, deterministic=exact, allow_tf32=not exact
+            ):
+                yield
+
+
+def _autocast(device: torch.device, *, enabled: bool) -> contextlib.AbstractContextManager[object]:
+    """On or off, whatever autocast a caller has around it; nothing is kept in its cache."""
+    if not torch.amp.is_autocast_available(device.type):
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
 EXACT = Acceleration(deterministic=True)

@@ -94,8 +94,8 @@ class Aside:
         self._pool: Any = None
         self._recordings: WeakSet[_Recording] = WeakSet()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_stream": None, "_pool": None, "_recordings": WeakSet()}
+    def __reduce__(self) -> tuple[type[Aside], tuple[()]]:
+        return Aside, ()
 
     def stream(self, device: torch.device) -> Any:
         """The stream."""

@@ -148,7 +148,7 @@ class Dino(Objective):
             head = _trained_head(self.head, width)
         like = next(learner.model.parameters())
         return DinoState(
-            head=head.to(like.device),
+            head=head.to(like),
             centre=torch.zeros(len(head.prototypes), device=like.device),
             generator=learner.generator,
         )

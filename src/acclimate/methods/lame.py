@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, cdist
 
@@ -45,7 +46,8 @@ def nearest(features: Tensor, *, k: int) -> Tensor:
     >>> nearest(torch.tensor([[1.0, 0.0], [0.0, 1.0], [5.0, 0.1]]), k=1).flatten()
     tensor([2, 2, 0])
     """
-    unit = F.normalize(features, dim=1)
+    fine = torch.promote_types(features.dtype, torch.float32)  # a CPU has no distances in half
+    unit = F.normalize(features.to(fine), dim=1)
     distances = cdist(unit, unit)
     distances.fill_diagonal_(float("inf"))
     return distances.topk(min(k, len(unit) - 1), dim=1, largest=False).indices

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -61,26 +61,23 @@ class InstanceAwareControl(StatisticsControl):
 
     _strength: float = 4.0
 
-    def _mixing_hook(self, name: str, weight: float, update_running: bool) -> Any:
-        """Move the input so that the layer's own formula yields the corrected statistics."""
-
-        def correct(layer: _BatchNorm, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            x = inputs[0]
-            mean, var = self.running[f"{name}.mean"], self.running[f"{name}.var"]
-            flat = (x.flatten(2) if x.ndim > 2 else x[:, :, None]).to(mean.dtype)
-            if update_running and len(flat) * flat.shape[2] > 1:
-                batch_var, batch_mean = torch.var_mean(flat, dim=(0, 2))
-                self.running[f"{name}.mean"] = mean.lerp(batch_mean.detach(), weight)
-                self.running[f"{name}.var"] = var.lerp(batch_var.detach(), weight)
-                mean, var = batch_mean, batch_var
-            mean, var = self._corrected(flat, mean[:, None], var[:, None], layer.eps)
-            assert layer.running_mean is not None
-            assert layer.running_var is not None
-            scale = ((layer.running_var[:, None] + layer.eps) / (var + layer.eps)).sqrt()
-            moved = flat * scale + (layer.running_mean[:, None] - mean * scale)
-            return (moved.view_as(x).to(x.dtype), *inputs[1:])
-
-        return correct
+    def moved(
+        self, layer: _BatchNorm, x: Tensor, *, name: str, weight: float, update_running: bool
+    ) -> Tensor:
+        """The input moved so that the layer's own formula yields the corrected statistics."""
+        mean, var = self.running[f"{name}.mean"], self.running[f"{name}.var"]
+        flat = (x.flatten(2) if x.ndim > 2 else x[:, :, None]).to(mean.dtype)
+        if update_running and len(flat) * flat.shape[2] > 1:
+            batch_var, batch_mean = torch.var_mean(flat, dim=(0, 2))
+            self.running[f"{name}.mean"] = mean.lerp(batch_mean.detach(), weight)
+            self.running[f"{name}.var"] = var.lerp(batch_var.detach(), weight)
+            mean, var = batch_mean, batch_var
+        mean, var = self._corrected(flat, mean[:, None], var[:, None], layer.eps)
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        scale = ((layer.running_var[:, None] + layer.eps) / (var + layer.eps)).sqrt()
+        moved = flat * scale + (layer.running_mean[:, None] - mean * scale)
+        return moved.view_as(x).to(x.dtype)
 
     def _corrected(self, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         positions = x.shape[2]
