@@ -315,6 +315,7 @@ def test_odd_image_files_are_converted_and_broken_ones_counted(tmp_path, capfd):
         ("--model digits --images blurred.npz", "expected a model with a prefix"),
         ("--model aclimate:digits --images blurred.npz", "did you mean 'acclimate'?"),
         ("--model acclimate:digit --images blurred.npz", "did you mean 'digits'?"),
+        ("--model acclimate:wrn-40-2 --images blurred.npz", "a network without weights"),
         ("--model py:nets:nobody --images blurred.npz", "unknown function in nets 'nobody'"),
         ("--model py:nowhere:f --images blurred.npz", "no module 'nowhere'"),
         ("{ok} --recipe rlp", "unknown recipe 'rlp'; did you mean 'rpl'?"),

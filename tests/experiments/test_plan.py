@@ -11,7 +11,7 @@ from acclimate.data.corruptions import DEV, TEST
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Plan
 
-MODEL = "acclimate:wrn-40-2"
+MODEL = "acclimate:wrn-40-2-augmix-cifar10"
 
 
 def plan(**changes):
@@ -154,7 +154,7 @@ def test_ten_thousand_jobs_in_two_seconds():
 
 
 YAML = """
-model: acclimate:wrn-40-2
+model: acclimate:wrn-40-2-augmix-cifar10
 dataset: [cifar10]
 root: {root}
 shift: [cifar/dev:5, clean]
@@ -210,3 +210,26 @@ def test_a_file_that_is_not_there(tmp_path):
         Plan.from_yaml(tmp_path / "plan.yaml")
     with pytest.raises(AcclimateError, match="cannot read the plan"):
         Plan.from_yaml(tmp_path)
+
+
+def test_a_network_without_weights_is_refused(tmp_path):
+    plan = {"models": ["acclimate:wrn-40-2"], "datasets": ["cifar10"], "recipes": ["none"]}
+    with pytest.raises(AcclimateError, match=r"without weights.*wrn-40-2-augmix-cifar10"):
+        Plan(**plan).jobs()
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(b"weights")
+    assert Plan(**plan, weights={"acclimate:wrn-40-2": str(file)}).jobs()
+
+
+def test_every_wrong_shift_is_told():
+    with pytest.raises(AcclimateError) as told:
+        plan(shifts=["cifar/fogg", "cifar/snow:7", "cifar/snow:3"]).jobs()
+    assert "fogg" in str(told.value)
+    assert "7" in str(told.value)
+
+
+def test_how_a_plan_is_run_is_no_part_of_it(tmp_path):
+    file = tmp_path / "plan.yaml"
+    file.write_text(f"model: {MODEL}\ndataset: cifar10\nscore: end\n")
+    with pytest.raises(AcclimateError, match="expected --score on the command line"):
+        Plan.from_yaml(file)

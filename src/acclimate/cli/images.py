@@ -126,10 +126,12 @@ def want_record(images: str, loaded: LoadedModel) -> None:
         )
 
 
-def load_model(args: argparse.Namespace) -> LoadedModel:
+def load_model(args: argparse.Namespace, *, trained: bool = True) -> LoadedModel:
     """The model, with the preprocessing that was asked for or its own."""
-    from acclimate.models import load
+    from acclimate.models import load, want_trained
 
+    if trained:
+        want_trained(args.model, args.weights)
     preprocessing = _preprocessing(args)
     loaded = load(
         args.model,

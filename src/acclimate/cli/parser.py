@@ -77,8 +77,9 @@ paper's presets and where the weights come from. Nothing is downloaded for that.
 _BENCH = """\
 Run models × data sets × shifts × recipes × options × seeds, and keep the results in a store.
 
-  acclimate bench --models acclimate:wrn-40-2 --datasets cifar10 --root data/ --shifts cifar/dev \\
-      --recipes none bn ent rpl --seeds 0 1 2 --set optimizer.lr=1e-2,1e-3 --store sweep.db
+  acclimate bench --models acclimate:wrn-40-2-augmix-cifar10 --datasets cifar10 --root data/ \\
+      --shifts cifar/dev --recipes none bn ent rpl --seeds 0 1 2 --set optimizer.lr=1e-2,1e-3 \\
+      --store sweep.db
   acclimate bench --plan plan.yaml --store sweep.db --dry-run
   acclimate bench --plan plan.yaml --store sweep.db --workers 4
 
@@ -102,10 +103,11 @@ way. Exit status: 0, 1 when jobs failed, 2 for a mistake in the call.
 _TUNE = """\
 Choose learning rate, epochs and other options on the hold-out corruptions, as the paper does.
 
-  acclimate tune --models acclimate:wrn-40-2 --datasets cifar10 --root data/ --recipes ent rpl \\
-      --set optimizer.lr=1e-2,1e-3,1e-4 --epochs 5 --store tune.db --out choice.json
-  acclimate bench --choice choice.json --models acclimate:wrn-40-2 --datasets cifar10 \\
-      --root data/ --shifts cifar/test --recipes ent rpl --store test.db
+  acclimate tune --models acclimate:wrn-40-2-augmix-cifar10 --datasets cifar10 --root data/ \\
+      --recipes ent rpl --set optimizer.lr=1e-2,1e-3,1e-4 --epochs 5 --store tune.db \\
+      --out choice.json
+  acclimate bench --choice choice.json --models acclimate:wrn-40-2-augmix-cifar10 \\
+      --datasets cifar10 --root data/ --shifts cifar/test --recipes ent rpl --store test.db
 
 A run of 5 epochs tells of 1, 2, 3 and 4 too: the choice has the number of epochs. Test corruptions,
 ImageNet-R, -A and -D and the test splits of WILDS are refused: WILDS chooses on its split val.

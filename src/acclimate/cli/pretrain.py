@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     plan, method = plan_and_method(args)
     device, out = choose_device(args.device), _folder(args.out)
     torch.manual_seed(args.seed)
-    loaded = load_model(args)
+    loaded = load_model(args, trained=False)
     case = open_case(
         args.dataset,
         args.root,

@@ -8,7 +8,7 @@ import torch
 
 from acclimate.errors import AcclimateError
 from acclimate.experiments.job import Job, Weights
-from acclimate.models import LoadedModel, load
+from acclimate.models import LoadedModel, load, want_trained
 from acclimate.run_folder import fingerprint
 
 __all__ = ["ModelCache"]
@@ -31,6 +31,7 @@ class ModelCache:
         if self._last is None or self._last[0] != key:
             self._last = None  # before the next one takes its memory
             _check_weights(job.weights)
+            want_trained(job.model, None if job.weights is None else job.weights.path)
             loaded = load(job.model, weights=None if job.weights is None else job.weights.path)
             loaded = replace(loaded, model=loaded.model.to(self.device))
             self.fingerprint = fingerprint(loaded.model.state_dict())

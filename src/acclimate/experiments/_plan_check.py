@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.experiments._grid import combinations
+from acclimate.experiments._shift_words import job_shifts
 from acclimate.experiments.job import UNADAPTED, Weights
 from acclimate.experiments.settings import STATIONARY, Setting
-from acclimate.models import list_models
+from acclimate.models import list_models, want_trained
 from acclimate.models.loading import origin
 from acclimate.recipes import get_recipe
 
@@ -42,7 +43,10 @@ def _checks(plan: Plan) -> Iterator[Callable[[], object]]:
             yield partial(_refuse, f"expected at least one of {name} in the plan, got none")
     for model in plan.models:
         yield partial(_model, model)
+        yield partial(want_trained, model, plan.weights.get(model))
     for dataset in plan.datasets:
+        for word in plan.words_for(dataset):
+            yield partial(job_shifts, dataset, [word])
         yield partial(_dataset, plan, dataset)
     for recipe in plan.recipes:
         yield from _recipe(plan, recipe)

@@ -30,6 +30,7 @@ _NAMES = {
     "split": "split",
 }
 _REQUIRED = ("model", "dataset")
+_HOW = ("choice", "device", "engine", "score", "speed", "store", "workers")
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     for given, value in plain.items():
         name = _singular(str(given))
         if name not in _NAMES:
-            found.append(str(unknown_name("key", str(given), _NAMES)))
+            found.append(_unknown(str(given)))
         elif _NAMES[name] in values:
             found.append(f"expected {name} once, got it as {given} too")
         else:
@@ -53,6 +54,12 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     if found:
         raise AcclimateError(f"{path} is no plan:" + "".join(f"\n  - {each}" for each in found))
     return values
+
+
+def _unknown(name: str) -> str:
+    if name in _HOW:
+        return f"a plan says what is run, not how: expected --{name} on the command line, got a key"
+    return str(unknown_name("key", name, _NAMES))
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -40,8 +40,9 @@ class Plan:
         roots: where each data set lies; no part of a job.
         weights: a weights file for each model that needs one.
 
-    >>> plan = Plan(models=["acclimate:wrn-40-2"], datasets=["cifar10"], shifts=["cifar/fog:3"],
-    ...             recipes=["none", "ent"], options={"optimizer.lr": [1e-3, 1e-4]}, seeds=[0, 1])
+    >>> plan = Plan(models=["acclimate:wrn-40-2-augmix-cifar10"], datasets=["cifar10"],
+    ...             shifts=["cifar/fog:3"], recipes=["none", "ent"],
+    ...             options={"optimizer.lr": [1e-3, 1e-4]}, seeds=[0, 1])
     >>> [(job.recipe, dict(job.options), job.seed) for job in plan.jobs()][:2]
     [('none', {}, 0), ('ent', {'optimizer.lr': 0.001}, 0)]
     >>> len(plan.jobs())

@@ -5,7 +5,7 @@
 ['acclimate:digits'...]
 """
 
-from acclimate.models.builtin import register_builtin
+from acclimate.models.builtin import register_builtin, want_trained
 from acclimate.models.filling import fill
 from acclimate.models.imagenet import imagenet_classes
 from acclimate.models.layers import norm_layers
@@ -24,4 +24,5 @@ __all__ = [
     "norm_layers",
     "preprocessing_of",
     "register_builtin",
+    "want_trained",
 ]

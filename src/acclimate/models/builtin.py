@@ -17,7 +17,7 @@ from acclimate.models.record import LoadedModel
 from acclimate.models.shipped import ARCHITECTURES, Architecture
 from acclimate.models.weights import load_weights
 
-__all__ = ["builtin_names", "load_builtin", "register_builtin"]
+__all__ = ["builtin_names", "load_builtin", "register_builtin", "want_trained"]
 
 Maker = Callable[[], LoadedModel]
 
@@ -58,6 +58,23 @@ def register_builtin(name: str, maker: Maker | None = None) -> Maker | Callable[
 def builtin_names() -> list[str]:
     """The names after ``acclimate:``."""
     return sorted(_MAKERS)
+
+
+def want_trained(spec: str, weights: str | Path | None = None) -> None:
+    """Refuse a bare architecture without weights, which would answer at random.
+
+    >>> want_trained("acclimate:wrn-40-2", "wrn.safetensors")
+    >>> want_trained("acclimate:wrn-40-2")
+    Traceback (most recent call last):
+    acclimate.errors.AcclimateError: acclimate:wrn-40-2 is a network without weights: add --weights
+    FILE, or name one that has some (acclimate:wrn-40-2-augmix-cifar10)
+    """
+    prefix, _, name = spec.partition(":")
+    if weights is not None or prefix != "acclimate" or name not in ARCHITECTURES:
+        return
+    alike = [f"acclimate:{each}" for each in builtin_names() if each.startswith(f"{name}-")]
+    others = f"name one that has some ({', '.join(alike)})" if alike else "choose another"
+    raise AcclimateError(f"{spec} is a network without weights: add --weights FILE, or {others}")
 
 
 def load_builtin(request: Request) -> LoadedModel:
