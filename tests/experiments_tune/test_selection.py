@@ -89,6 +89,12 @@ def test_what_diverged_is_not_chosen_however_low_its_error():
     assert choice.candidates == 3
 
 
+def test_candidates_that_are_alike_are_counted():
+    places = [(rate, SPATTER.format(1)) for rate in (1e-3, 1e-2)]
+    choice = choose(*searched(dict.fromkeys(places, [20.0, 21.0])))
+    assert (choice.options["optimizer.lr"], choice.candidates, choice.alike) == (1e-3, 4, 2)
+
+
 def test_the_longest_of_several_runs_tells_of_the_shorter_ones():
     short, long = (search_job(1e-3, SPATTER.format(1), epochs=n) for n in (1, 3))
     results = [search_result(short, [21.0]), search_result(long, [21.0, 20.0, 22.0])]

@@ -39,9 +39,9 @@ def _chosen(entry: Mapping[str, Any] | None) -> list[str]:
         error = entry.get("dev_error", entry.get("test_error"))
         on = f"{error:.2f} % over {len(entry['chosen_on'])} shifts"
         mark = "" if entry["selection"] == "dev" else f"; {entry['selection']}"
-        return [
-            f"chosen: {_words(entry['options'])}: {on}, of {entry['candidates']} candidates{mark}"
-        ]
+        chosen = f"chosen: {_words(entry['options'])}: {on}, of {entry['candidates']} candidates"
+        alike = f"{entry['alike']} of them have that very error: more images would tell them apart"
+        return [chosen + mark, *([alike] if entry["alike"] > 1 else [])]
     rows = [[name, _words(each["options"]), _number(each.get("error"))]
             for name, each in entry["by_shift"].items()]  # fmt: skip
     lines = ["", table(rows, header=["shift", "chosen", "error %"])]

@@ -68,6 +68,7 @@ def _plain(choice: Choice, *, error: str) -> dict[str, Any]:
         error: choice.error,
         "chosen_on": list(choice.chosen_on),
         "candidates": choice.candidates,
+        "alike": choice.alike,
     }
 
 

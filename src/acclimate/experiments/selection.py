@@ -35,6 +35,7 @@ class Choice:
         error: in percent, the mean on what was chosen on.
         chosen_on: the images, ``cifar10 cifar/spatter:3``.
         candidates: how many settings × epochs could have been chosen.
+        alike: how many of them have that very error.
         rule: what was best, in words.
         measured: further numbers: the error on a domain that was left out, …
     """
@@ -43,6 +44,7 @@ class Choice:
     error: float
     chosen_on: tuple[str, ...]
     candidates: int
+    alike: int = 1
     rule: str = RULE
     measured: Mapping[str, Any] = field(default_factory=dict)
 
@@ -109,6 +111,7 @@ def choose_from(settings: Sequence[Setting], *, on: Collection[str] | None = Non
         error=best.error,
         chosen_on=tuple(dict.fromkeys(place.words for place in best.setting.places(on))),
         candidates=len(found),
+        alike=sum(each.rank[0] == best.rank[0] for each in found),
     )
 
 
