@@ -17,7 +17,8 @@ from acclimate.reporting.report_build import build_report
 from acclimate.reporting.report_choices import by_shift_table, choices_table
 from acclimate.reporting.report_practices import practices
 from acclimate.reporting.report_regret import regret_table
-from acclimate.reporting.report_settings import choose, panels
+from acclimate.reporting.report_settings import panels
+from acclimate.reporting.report_shown import choose
 from reporting_report.report_store import sweep
 
 MODEL = "acclimate:wrn-40-2"

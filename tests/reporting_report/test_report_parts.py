@@ -14,7 +14,8 @@ from acclimate.reporting.report_over_time import balance_figure, error_figure
 from acclimate.reporting.report_practices import practices
 from acclimate.reporting.report_published import PublishedPoint, published_points
 from acclimate.reporting.report_rates import rate_figure, rate_groups
-from acclimate.reporting.report_settings import Setting, choose, option_words, panels
+from acclimate.reporting.report_settings import Setting, option_words, panels
+from acclimate.reporting.report_shown import choose
 from acclimate.reporting.report_table import latex_table, markdown_table
 from reporting_report.report_store import CHOSEN, RATES, full_store, result, sweep
 
@@ -63,10 +64,30 @@ def test_every_setting_of_a_search_is_there_too(report):
 
 def test_a_mean_over_less_says_so(tmp_path):
     store = Store(tmp_path / "part.db")
-    store.add_all(sweep(corruptions=["fog", "snow"], severities=(5,), recipes=["none"]))
+    store.add_all(sweep(corruptions=["fog", "snow"], severities=(5,), recipes=["none", "ent"]))
     (table,) = section(build_report(store), "results").tables
-    assert "(2 of 15)" in rows(table)[0]["after %"]
-    assert any("(12 of 15)" in note for note in table.notes)
+    assert [row["coverage"] for row in rows(table)] == ["2 of 15"] * 4
+    assert any("12 of 15" in note for note in table.notes)
+    for written in (latex_table(table), markdown_table(table)):
+        lines = [line for line in written.splitlines() if "wrn-40-2" in line]
+        assert [line.count("2 of 15") for line in lines] == [1] * 4
+
+
+def test_a_number_that_covers_less_than_its_row_says_so_itself(tmp_path):
+    store = Store(tmp_path / "part.db")
+    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"], recipes=["none", "ent"]))
+    store.add_all(sweep(models=["m"], corruptions=["fog"], recipes=["bn"]))
+    none, bn, ent = rows(section(build_report(store), "results").tables[0])
+    assert (none["coverage"], bn["coverage"], ent["coverage"]) == ("2 of 15", "1 of 15", "2 of 15")
+    assert ent["BN %"].endswith("(1 of 15)")
+    assert not any("of" in row["after %"] + row["unadapted %"] for row in (none, bn, ent))
+    assert "of" not in bn["BN %"]
+
+
+def test_there_is_no_column_for_coverage_where_all_is_there(report):
+    (table,) = section(report, "results").tables
+    assert "coverage" not in table.header
+    assert not any("Coverage" in note for note in table.notes)
 
 
 def test_the_setting_shown_is_the_one_chosen_on_hold_out_corruptions(tmp_path):

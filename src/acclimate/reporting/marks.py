@@ -15,7 +15,7 @@ from acclimate.reporting.axes import Frame
 from acclimate.reporting.colours import Scale, css, shade
 from acclimate.reporting.svg import element, group, number, text
 
-__all__ = ["arrows", "cells", "colour_bar", "dots", "heat_map", "legend", "line"]
+__all__ = ["arrows", "cells", "colour_bar", "dot_ink", "dots", "heat_map", "legend", "line"]
 
 
 def line(
@@ -30,12 +30,28 @@ def line(
     )
 
 
-def dots(frame: Frame, x: ArrayLike, y: ArrayLike, *, colour: str, radius: float = 4) -> str:
-    """A dot for each point."""
+def dots(
+    frame: Frame,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    colour: str,
+    radius: float = 4,
+    ring: bool = False,
+) -> str:
+    """A dot, or a ring, for each point."""
     places = zip(*frame.place(x, y), strict=True)
-    return group(
-        [element("circle", cx=float(a), cy=float(b), r=radius) for a, b in places], fill=colour
-    )
+    circles = [element("circle", cx=float(a), cy=float(b), r=radius) for a, b in places]
+    return group(circles, **dot_ink(colour, ring=ring))
+
+
+def dot_ink(colour: str, *, ring: bool = False) -> dict[str, str]:
+    """What makes a circle a dot, or a ring, of a colour.
+
+    >>> dot_ink("#0072b2"), dot_ink("#0072b2", ring=True)["fill"]
+    ({'fill': '#0072b2'}, 'none')
+    """
+    return {"fill": "none", "stroke": colour, "stroke_width": "2"} if ring else {"fill": colour}
 
 
 def arrows(

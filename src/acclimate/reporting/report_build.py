@@ -33,8 +33,9 @@ from acclimate.reporting.report_published import (
 )
 from acclimate.reporting.report_rates import rate_figure, rate_groups
 from acclimate.reporting.report_regret import regret_table
-from acclimate.reporting.report_settings import Panel, Setting, choose, panels
+from acclimate.reporting.report_settings import Panel, Setting, panels
 from acclimate.reporting.report_shifts import dumbbell_figure, shift_tables
+from acclimate.reporting.report_shown import choose
 from acclimate.reporting.report_streams import stream_balance_figure, stream_error_figure
 from acclimate.reporting.report_table import ReportTable
 

@@ -9,7 +9,9 @@ from acclimate.experiments.choices import Choices
 from acclimate.experiments.result import Result
 from acclimate.reporting.axes import Axis
 from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure
-from acclimate.reporting.report_settings import Panel, Setting, choose, panel_words, setting_words
+from acclimate.reporting.report_looks import looks
+from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
+from acclimate.reporting.report_shown import choose
 
 __all__ = ["Pooled", "pooled", "reliability_figure"]
 
@@ -70,12 +72,13 @@ def reliability_figure(
         words = setting_words(chosen.setting).removeprefix(recipe)
         name = f"{recipe}: ECE {curve.ece:.3f}{words}"
         points = [(100 * sure, 100 * right) for sure, right in curve.points]
-        curves.append(Curve(name=name, points=points))
+        curves.append(Curve(name=name, recipe=recipe, points=points))
         notes.append(f"{recipe}: {curve.images:,} images pooled over corruptions and seeds.")
     if not curves:
         return None
     return curves_figure(
         curves,
+        looks(found),
         name="reliability",
         title=panel_words(panel, found),
         description="Accuracy by confidence. Calibration errors: "

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from acclimate.experiments.job import UNADAPTED
 from acclimate.reporting.axes import Axis, Frame, axes, inside
-from acclimate.reporting.colours import SERIES
 from acclimate.reporting.marks import dots, legend, line
+from acclimate.reporting.report_looks import Look
 from acclimate.reporting.report_table import ReportTable, number_entry
 from acclimate.reporting.svg import document, element, text
 
@@ -32,7 +31,6 @@ TOP = 50
 """Where frames begin, below two lines of title."""
 
 _LEFT, _RIGHT, _HEIGHT = 58, 16, 220
-_DASHES = ("", "6 4", "2 3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +45,10 @@ class ReportFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A line: its name, its points, and whether it is one of the second kind (dashed)."""
+    """A line: its name, whose it is, its points, and whether it is of the second kind (dashed)."""
 
     name: str
+    recipe: str
     points: Sequence[tuple[float, float]]
     second: bool = False
 
@@ -102,6 +101,7 @@ def finished(
 
 def curves_figure(
     curves: Sequence[Curve],
+    looks: Mapping[str, Look],
     *,
     name: str,
     title: str,
@@ -111,18 +111,20 @@ def curves_figure(
     notes: Sequence[str] = (),
     diagonal: bool = False,
 ) -> ReportFigure:
-    """Lines with dots, the legend below them. The second of a name is dashed, in its colour."""
+    """Lines with dots, the legend below them, by the looks of their recipes.
+
+    The second of a name is dashed, in its colour.
+    """
     frame = Frame(
         left=_LEFT, top=TOP, width=WIDTH - _LEFT - _RIGHT, height=_HEIGHT, x=x, y=y
     )  # fmt: skip
-    names = list(dict.fromkeys(c.name for c in curves if not _grey(c.name)))
     marks = [grid(frame)]
     if diagonal:
         ends = [max(x.low, y.low), min(x.high, y.high)]
         marks.append(line(frame, ends, ends, colour="#888888", width=1, dash="4 4"))
     entries = []
     for curve in curves:
-        colour, dash = _look(curve.name, names)
+        colour, dash, _ = looks[curve.recipe]
         xs, ys = zip(*curve.points, strict=True)
         dashes = "5 4" if curve.second else dash
         marks.append(
@@ -155,16 +157,3 @@ def curves_figure(
         name=name, title=title, header=["line", *kind, x.label, y.label], rows=rows, notes=notes
     )
     return ReportFigure(name=name, title=title, svg=svg, table=table)
-
-
-def _grey(name: str) -> bool:
-    """The model as it is has the same colour everywhere."""
-    return name.partition(":")[0] == UNADAPTED
-
-
-def _look(name: str, names: Sequence[str]) -> tuple[str, str]:
-    """Colour and dashes of a line; past the last colour, the first again with dashes."""
-    if _grey(name):
-        return "#888888", ""
-    again, place = divmod(names.index(name), len(SERIES))
-    return SERIES[place], _DASHES[again % len(_DASHES)]

@@ -12,7 +12,8 @@ from acclimate.experiments._schema import COLUMNS, row_of
 from acclimate.experiments.job import UNADAPTED
 from acclimate.experiments.query import needed
 from acclimate.experiments.result import Result
-from acclimate.reporting.report_settings import Chosen, option_words
+from acclimate.reporting.report_settings import option_words
+from acclimate.reporting.report_shown import Chosen
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
 
 __all__ = ["GROUPS", "constant_words", "dimension_entry", "done_in", "settings_tables"]
@@ -23,12 +24,18 @@ GROUPS = {"test": "test", "none": "clean or other", "dev": "hold-out"}
 _ROWS = ("model", "recipe")
 _VALUES = ("error", "online", "unadapted", "mce")
 _BEFORE = ("unadapted %", "BN %", "online %", "after %", "relative reduction %")
+_UNSAID = {"coverage": "all", "mCE %": "–"}
+"""Columns that are left out where every row has just this."""
 _ABOUT = (
     "Top-1 error in percent, averaged over severities, then corruptions, then seeds; ± is the "
     "standard deviation over seeds. “After” is of the model handed back, “online” of the "
     "predictions made before each update of the first epoch, “unadapted” of the source model on "
     "the same images, “BN” of the recipe bn.",
     "Relative reduction: by how much of the unadapted error the error fell; below zero it rose.",
+)
+_COVERAGE = (
+    "Coverage: 12 of 15 is a mean over that many of the shifts it is meant to be over; parts are "
+    "shifts at a severity, from a seed. A number that covers another share than its row says so."
 )
 
 
@@ -54,19 +61,31 @@ def settings_tables(
     whole = pivot(store.select(needed("error"), [*where, Condition("status", ("done",))]))
     names = [name for name in whole.rows if name != "group"]
     lines = [line for group in GROUPS for line in _lines(store, where, group, names)]
-    relative = any(isinstance(line.entries[-1], tuple) for line in lines)
-    # Where nothing is whole enough for an mCE, there is no column for it.
-    rows = [line.entries if relative else line.entries[:-1] for line in lines]
     more = [name for name in names if name not in _ROWS]
-    header = [*_ROWS, *_BEFORE, "seeds", "labelled images", "corruptions", *more]
-    header = [*header, *(["mCE %"] if relative else [])]
+    every = [
+        *_ROWS,
+        *_BEFORE,
+        "coverage",
+        "seeds",
+        "labelled images",
+        "corruptions",
+        *more,
+        "mCE %",
+    ]
+    kept = [
+        place
+        for place, name in enumerate(every)
+        if name not in _UNSAID or any(line.entries[place] != _UNSAID[name] for line in lines)
+    ]
+    header = [every[place] for place in kept]
+    rows = [[line.entries[place] for place in kept] for line in lines]
     by_key = {_key(line.about, names): row for line, row in zip(lines, rows, strict=True)}
     picked = dict.fromkeys(_key(_columns(each.results[0]), names) for each in chosen)
     first = [by_key[key] for key in picked if key in by_key]
     same = constant_words(whole)
     why = sorted({each.why for each in chosen if each.why != "the only setting"})
     how = [f"Of several settings of a recipe: {'; or '.join(why)}."] if why else []
-    missing = ["(12 of 15): a mean over that many of the shifts it is meant to be over."]
+    missing = [_COVERAGE] if "coverage" in header else []
     title = "Mean error by model and recipe, before and after"
     return (
         ReportTable(name="headline", title=title, header=header, rows=first,
@@ -94,16 +113,17 @@ def _lines(
             source = none.get(rest, source)
         entries = [
             *(dimension_entry(name, about[name]) for name in _ROWS),
-            _entry(replace(source, std=None)),  # nothing is drawn where nothing is adapted
-            _entry(bn.get(rest, Cell(value=None))),
-            _entry(online.cell(key)),
-            _entry(cell),
+            _entry(replace(source, std=None), cell),  # nothing is drawn where nothing is adapted
+            _entry(bn.get(rest, Cell(value=None)), cell),
+            _entry(online.cell(key), cell),
+            _entry(cell, cell),
             _reduction(source, cell, about["recipe"]),
+            cell.missing or "all",
             number_entry(cell.seeds or None, digits=0),
             number_entry(cell.images, digits=0),
             images,
             *(dimension_entry(name, about[name]) for name in names if name not in _ROWS),
-            _entry(mce.cell(key)),
+            _entry(mce.cell(key), cell),
         ]
         yield _Line(about, entries)
 
@@ -140,8 +160,21 @@ def _reduction(source: Cell, cell: Cell, recipe: str) -> Entry:
     return number_entry(100 * (source.value - cell.value) / source.value)
 
 
-def _entry(cell: Cell) -> Entry:
-    return "–" if cell.value is None else number_entry(cell.value, text=cell.text())
+def _entry(cell: Cell, row: Cell) -> Entry:
+    """A number; what it covers stands beside it only where that is not what its row covers."""
+    if cell.value is None:
+        return "–"
+    shown = replace(cell, expected_parts=0) if _covers_as(cell, row) else cell
+    return number_entry(cell.value, text=shown.text())
+
+
+def _covers_as(one: Cell, other: Cell) -> bool:
+    """Whether two cells are over the same share; one may be of more seeds."""
+    return (one.shifts, one.expected_shifts, one.parts * other.expected_parts) == (
+        other.shifts,
+        other.expected_shifts,
+        other.parts * one.expected_parts,
+    )
 
 
 def dimension_entry(name: str, value: Any) -> Entry:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import floor
-from statistics import fmean
 from typing import Any
 
 from acclimate.experiments.choices import Choices
 from acclimate.experiments.result import Result
 from acclimate.reporting.axes import Axis
 from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure, padded
-from acclimate.reporting.report_settings import Panel, Setting, choose, panel_words, setting_words
+from acclimate.reporting.report_looks import looks
+from acclimate.reporting.report_means import mean_error, mean_over_shifts
+from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
+from acclimate.reporting.report_shown import choose
 
 __all__ = ["balance_figure", "error_figure", "means"]
 
@@ -24,19 +26,20 @@ def error_figure(
     """The error after each epoch (epoch 0: statistics alone), and before updates during it."""
     curves, flat, notes = [], [], []
     for chosen in choose(panel, found, choices=choices):
-        name = setting_words(chosen.setting)
+        name, recipe = setting_words(chosen.setting), chosen.setting.recipe
         after = means(chosen.results, lambda r: _listed(r, "after_epoch"))
         online = means(chosen.results, lambda r: _listed(r, "before_update"))
         start = means(chosen.results, lambda r: [_errors(r).get("start")])
         if not after:
-            one = [result.error for result in chosen.results if result.error is not None]
-            flat += [(name, fmean(one))] if one else []
+            one = mean_error(chosen.results)
+            flat += [] if one is None else [(name, recipe, one)]
             continue
-        curves.append(Curve(name=name, points=[*((0, e) for e in start), *enumerate(after, 1)]))
+        points = [*((0.0, e) for e in start), *((float(n), e) for n, e in enumerate(after, 1))]
+        curves.append(Curve(name=name, recipe=recipe, points=points))
         # An epoch's online predictions are made on the way from the epoch before it.
         points = [(epoch - 0.5, error) for epoch, error in enumerate(online, 1)]
         if points:
-            curves.append(Curve(name=name, points=points, second=True))
+            curves.append(Curve(name=name, recipe=recipe, points=points, second=True))
         notes.append(f"{name}: {chosen.why}; {len(chosen.results):,} results.")
     if not curves:
         return None
@@ -47,6 +50,7 @@ def error_figure(
     low, high = padded([*values, *near], least=0.0)
     return curves_figure(
         curves,
+        looks(found),
         name="error-over-epochs",
         title=panel_words(panel, found),
         description=(
@@ -74,7 +78,7 @@ def balance_figure(
             start = means(chosen.results, _largest_at_start)
             shares = [*((0, share) for share in start), *enumerate(largest, 1)]
             points = [(epoch, 100 * share) for epoch, share in shares]
-            curves.append(Curve(name=name, points=points))
+            curves.append(Curve(name=name, recipe=chosen.setting.recipe, points=points))
             unused = means(chosen.results, lambda r: _balance(r, "unused"))
             notes.append(f"{name}: {unused[-1]:.1f} classes are never answered in the end.")
     if not curves:
@@ -82,6 +86,7 @@ def balance_figure(
     values = [point[1] for curve in curves for point in curve.points]
     return curves_figure(
         curves,
+        looks(found),
         name="class-balance",
         title=panel_words(panel, found),
         description=(
@@ -95,7 +100,7 @@ def balance_figure(
 
 
 def _flat_lines(
-    flat: Sequence[tuple[str, float]], values: Sequence[float], last: float
+    flat: Sequence[tuple[str, str, float]], values: Sequence[float], last: float
 ) -> tuple[list[Curve], list[float]]:
     """Lines of what has no epochs, and the errors of those the axis is to reach.
 
@@ -105,11 +110,12 @@ def _flat_lines(
     lines = [
         Curve(
             name=name if error <= far else f"{name}: {error:.1f}, off the top",
+            recipe=recipe,
             points=[(0, error), (last, error)],
         )
-        for name, error in flat
+        for name, recipe, error in flat
     ]
-    return lines, [error for _, error in flat if error <= far]
+    return lines, [error for *_, error in flat if error <= far]
 
 
 def _epochs(last: float) -> Axis:
@@ -143,9 +149,12 @@ def means(
     results: Sequence[Result], values: Callable[[Result], Sequence[float | None]]
 ) -> list[float]:
     """The mean at each place, of the results that have all the values of the longest."""
-    rows = [list(values(result)) for result in results]
-    longest = max((len(row) for row in rows), default=0)
-    whole = [row for row in rows if len(row) == longest and None not in row]
-    return [
-        fmean([each for each in column if each is not None]) for column in zip(*whole, strict=True)
+    rows = [(result, list(values(result))) for result in results]
+    longest = max((len(row) for _, row in rows), default=0)
+    whole = [
+        (result, [each for each in row if each is not None])
+        for result, row in rows
+        if len(row) == longest and None not in row
     ]
+    places = range(longest if whole else 0)
+    return [mean_over_shifts((result, row[i]) for result, row in whole) for i in places]

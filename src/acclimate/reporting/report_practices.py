@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
 from acclimate.experiments.choices import Choices
-from acclimate.experiments.job import UNADAPTED, Job
+from acclimate.experiments.job import UNADAPTED, Job, Options
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_chosen import State, given_for, judged, searched_values
+from acclimate.reporting.report_means import compared
 from acclimate.reporting.report_rate_grid import rate_of
 from acclimate.reporting.report_settings import Panel, Setting, option_words, panel_words
 
@@ -65,7 +65,7 @@ class _Of(NamedTuple):
 
 def _selection(found: _Found, choices: Sequence[Choices]) -> Practice:
     name = "Hyper-parameters chosen on hold-out corruptions"
-    dev, test = _by_recipe(found, "dev"), _by_recipe(found, "")
+    dev, test = _by_recipe(found, held_out=True), _by_recipe(found, held_out=False)
     adapted = {key: settings for key, settings in test.items() if key[1] not in _GRADIENT_FREE}
     if not adapted:
         return Practice(name=name, state="cannot tell",
@@ -76,18 +76,23 @@ def _selection(found: _Found, choices: Sequence[Choices]) -> Practice:
     by_state = {"passed": agreed, "not passed": broken, "cannot tell": open_}
     for key, settings in adapted.items():
         words = f"{key[1]} of {key[0]}"
-        tried = dev.get(key, {})
+        on_dev = compared(dev.get(key, {}))
         given = given_for(choices, key[0], key[1])
         if given:
             state, said = judged(given, _reported(found, key))
             by_state[state].append(f"{words}: {said}")
-        elif len(tried) > 1:
-            lowest = min(tried.values())
-            best = [options for options in tried if tried[options] <= lowest + 1e-6]
+        elif on_dev.tried > 1:
+            lowest = on_dev.errors[on_dev.best]
+            best = [options for options, error in on_dev.errors.items() if error <= lowest + 1e-6]
             reported = [options for options in best if options in settings]
-            said = option_words((reported or best)[0]) or "no options"
-            said = f"{words}: {said} did best of {len(tried)} on hold-out corruptions"
-            if reported:
+            named = option_words((reported or best)[0]) or "no options"
+            less = f"{on_dev.left_out} left out as incomplete there"
+            said = f"{words}: {named} did best of {len(on_dev.errors)} on hold-out corruptions"
+            said += f" ({less})" if on_dev.left_out else ""
+            if len(on_dev.errors) == 1:
+                open_.append(f"{words}: nothing to compare {named} with on hold-out corruptions, "
+                             f"{less}")  # fmt: skip
+            elif reported:
                 agreed.append(said)
             else:
                 broken.append(f"{said}, and is not among those run for the report")
@@ -111,21 +116,19 @@ def _selection(found: _Found, choices: Sequence[Choices]) -> Practice:
 
 
 def _by_recipe(
-    found: _Found, group: str
-) -> dict[tuple[str, str, str], dict[tuple[tuple[str, object], ...], float]]:
-    """The mean error of each setting by model and recipe; of hold-out corruptions, or of others."""
-    errors: dict[tuple[str, str, str], dict[tuple[tuple[str, object], ...], list[float]]] = {}
+    found: _Found, *, held_out: bool
+) -> dict[tuple[str, str, str], dict[Options, list[Result]]]:
+    """Labelled results of each setting by model and recipe, of hold-out corruptions or others."""
+    runs: dict[tuple[str, str, str], dict[Options, list[Result]]] = {}
     for panel, settings in found.items():
-        if (panel.group == "dev") != (group == "dev"):
+        if (panel.group == "dev") != held_out:
             continue
         for setting, results in settings.items():
-            known = [result.error for result in results if result.error is not None]
-            key = (panel.model, setting.recipe, panel.weights)
-            errors.setdefault(key, {}).setdefault(setting.options, []).extend(known)
-    return {
-        key: {options: fmean(each) for options, each in settings.items() if each}
-        for key, settings in errors.items()
-    }
+            known = [result for result in results if result.error is not None]
+            of_recipe = runs.setdefault((panel.model, setting.recipe, panel.weights), {})
+            if known:
+                of_recipe.setdefault(setting.options, []).extend(known)
+    return runs
 
 
 def _reported(found: _Found, key: tuple[str, str, str]) -> list[list[Job]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
 from acclimate.experiments.result import Result
+from acclimate.reporting.report_means import mean_over_shifts
 
 __all__ = ["Grid", "rate_grid", "rate_of", "usable"]
 
@@ -49,22 +49,22 @@ def rate_grid(results: Sequence[Result]) -> Grid:
         run = (rate, result.job.shift, result.job.seed)
         if run not in longest or len(_after(result)) > len(_after(longest[run])):
             longest[run] = result
-    gathered: dict[tuple[float, int], list[tuple[float, float, float]]] = {}
+    gathered: dict[tuple[float, int], list[tuple[Result, tuple[float, float, float]]]] = {}
     for (rate, _, _), result in longest.items():
         for epoch, error in enumerate(_after(result), 1):
             if error is not None and result.unadapted_error is not None:
                 start = (result.record.get("errors") or {}).get("start")
                 source = result.unadapted_error
                 three = (error, source, source if start is None else start)
-                gathered.setdefault((rate, epoch), []).append(three)
+                gathered.setdefault((rate, epoch), []).append((result, three))
     return {
         place: _Mean(
-            error=fmean(each[0] for each in threes),
-            unadapted=fmean(each[1] for each in threes),
-            start=fmean(each[2] for each in threes),
-            runs=len(threes),
+            error=mean_over_shifts((run, three[0]) for run, three in runs),
+            unadapted=mean_over_shifts((run, three[1]) for run, three in runs),
+            start=mean_over_shifts((run, three[2]) for run, three in runs),
+            runs=len(runs),
         )
-        for place, threes in gathered.items()
+        for place, runs in gathered.items()
     }
 
 

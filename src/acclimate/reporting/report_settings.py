@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import UNADAPTED, Options, group_of
 from acclimate.experiments.result import Result
 from acclimate.experiments.settings import STATIONARY
-from acclimate.reporting.report_chosen import given_for
 
 __all__ = [
-    "Chosen",
     "Panel",
     "Setting",
-    "choose",
     "option_words",
+    "panel_of",
     "panel_words",
     "panels",
+    "ranked",
     "setting_words",
 ]
 
@@ -56,15 +52,6 @@ class Setting(NamedTuple):
     options: Options = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """The setting that stands for a recipe in a figure, and why it is that one."""
-
-    setting: Setting
-    results: Sequence[Result]
-    why: str
-
-
 def panel_of(result: Result) -> Panel:
     """What a result is comparable with; nothing is "" or 0, so that panels can be sorted."""
     job = result.job
@@ -96,11 +83,13 @@ def panels(results: Iterable[Result]) -> dict[Panel, dict[Setting, list[Result]]
             setting = Setting(result.job.recipe, result.job.options)
             found.setdefault(panel_of(result), {}).setdefault(setting, []).append(result)
     order = sorted(found, key=lambda panel: (list(_GROUPS).index(panel.group), panel))
-    return {panel: {s: found[panel][s] for s in sorted(found[panel], key=_rank)} for panel in order}
+    return {
+        panel: {s: found[panel][s] for s in sorted(found[panel], key=ranked)} for panel in order
+    }
 
 
-def _rank(setting: Setting) -> tuple[int, str, str]:
-    """Simple baselines first, then by name."""
+def ranked(setting: Setting) -> tuple[int, str, str]:
+    """What settings are sorted by: simple baselines first, then by name."""
     return (_BASELINES.get(setting.recipe, 2), setting.recipe, option_words(setting.options))
 
 
@@ -153,57 +142,3 @@ def _value_word(value: object) -> str:
     # A whole number may be a rate of 1e30, read back from JSON: no row is wide enough for that.
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return f"{value:.12g}" if number else str(value)
-
-
-def choose(
-    panel: Panel,
-    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
-    *,
-    choices: Sequence[Choices] = (),
-) -> list[Chosen]:
-    """One setting for each recipe of a panel: a figure can show only so many.
-
-    The one that a choice file names; else the one that does best on the hold-out corruptions of the
-    same model and data; where they were not run, the one without options; else the one with the
-    lowest error shown.
-    """
-    by_recipe: dict[str, list[Setting]] = {}
-    for setting in found[panel]:
-        by_recipe.setdefault(setting.recipe, []).append(setting)
-    held_out = found.get(panel._replace(group="dev"), {}) if panel.group == "test" else {}
-    chosen = []
-    for recipe, settings in by_recipe.items():
-        on_dev = {s: e for s in settings if (e := _error(held_out.get(s, ()))) is not None}
-        named = _named(panel, recipe, settings, choices)
-        if len(settings) == 1:
-            best, why = settings[0], "the only setting"
-        elif named is not None:
-            best, why = named
-        elif len(on_dev) > 1:
-            best, why = min(on_dev, key=lambda s: on_dev[s]), "best on hold-out corruptions"
-        elif any(not setting.options for setting in settings):
-            best, why = Setting(recipe), "the recipe as it is, without options"
-        else:
-            errors = {s: e for s in settings if (e := _error(found[panel][s])) is not None}
-            best = min(errors, key=lambda s: errors[s]) if errors else settings[0]
-            why = "the lowest error on the hold-out corruptions themselves"
-            if panel.group != "dev":
-                why = "the lowest error on what is shown, which is not chosen on hold-out ones"
-        chosen.append(Chosen(setting=best, results=found[panel][best], why=why))
-    return chosen
-
-
-def _named(
-    panel: Panel, recipe: str, settings: Sequence[Setting], choices: Sequence[Choices]
-) -> tuple[Setting, str] | None:
-    """The setting that a choice file has for all images, and that file."""
-    for given in given_for(choices, panel.model, recipe):
-        for setting in settings:
-            if given.chosen.options == dict(setting.options):
-                return setting, f"the one of {given.file} ({given.chosen.selection or 'by hand'})"
-    return None
-
-
-def _error(results: Iterable[Result]) -> float | None:
-    known = [result.error for result in results if result.error is not None]
-    return fmean(known) if known else None

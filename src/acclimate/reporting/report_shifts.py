@@ -12,11 +12,13 @@ from acclimate.experiments.job import UNADAPTED
 from acclimate.experiments.query import needed
 from acclimate.experiments.result import Result
 from acclimate.reporting.axes import Axis, Frame, axes, inside
-from acclimate.reporting.colours import SERIES
-from acclimate.reporting.marks import dots
+from acclimate.reporting.marks import dot_ink, dots
 from acclimate.reporting.report_figure import TOP, WIDTH, ReportFigure, finished, padded, short
 from acclimate.reporting.report_headline import GROUPS, constant_words, dimension_entry, done_in
-from acclimate.reporting.report_settings import Panel, Setting, choose, panel_words, setting_words
+from acclimate.reporting.report_looks import Look, looks
+from acclimate.reporting.report_means import mean_error
+from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
+from acclimate.reporting.report_shown import choose
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
 from acclimate.reporting.svg import element, text
 
@@ -65,12 +67,15 @@ def dumbbell_figure(
 ) -> ReportFigure | None:
     """The unadapted error and that of each recipe, corruption by corruption."""
     series: dict[str, dict[str, float]] = {}
+    page = looks(found)
+    drawn = {"unadapted": page[UNADAPTED]}
     notes, everything = [], list[Result]()
     for chosen in choose(panel, found, choices=choices):
         everything += chosen.results
         if chosen.setting.recipe != UNADAPTED:
             name = setting_words(chosen.setting)
             series[name] = _by_shift(chosen.results)
+            drawn[name] = page[chosen.setting.recipe]
             notes.append(f"{name}: {chosen.why}; {len(chosen.results):,} results.")
     series = {"unadapted": _unadapted(everything), **series}
     series = {name: errors for name, errors in series.items() if errors}
@@ -82,7 +87,7 @@ def dumbbell_figure(
     return ReportFigure(
         name="error-by-corruption",
         title=title,
-        svg=_draw(series, shifts, title),
+        svg=_draw(series, drawn, shifts, title),
         table=ReportTable(
             name="error-by-corruption",
             title=f"{title}: mean top-1 error % by corruption",
@@ -93,7 +98,12 @@ def dumbbell_figure(
     )
 
 
-def _draw(series: Mapping[str, Mapping[str, float]], shifts: Sequence[str], title: str) -> str:
+def _draw(
+    series: Mapping[str, Mapping[str, float]],
+    drawn: Mapping[str, Look],
+    shifts: Sequence[str],
+    title: str,
+) -> str:
     low, high = padded([e for errors in series.values() for e in errors.values()], least=0.0)
     height = _ROW * len(shifts)
     rows = Axis(label="", low=0, high=len(shifts), marks=tuple(
@@ -110,15 +120,19 @@ def _draw(series: Mapping[str, Mapping[str, float]], shifts: Sequence[str], titl
         (a, b), (at, _) = frame.place([min(values), max(values)], [y, y])
         bar = f"M{a:.2f} {at:.2f}H{b:.2f}"
         marks.append(element("path", class_="grid", d=bar, stroke_width=3))
-    colours = {"unadapted": "#888888"}
-    for name in series:
-        colours.setdefault(name, SERIES[(len(colours) - ("unadapted" in series)) % len(SERIES)])
     for name, errors in series.items():
         places = [(errors[s], len(shifts) - i - 0.5) for i, s in enumerate(shifts) if s in errors]
-        marks.append(dots(frame, *zip(*places, strict=True), colour=colours[name], radius=5))
+        marks.append(dots(frame, *zip(*places, strict=True), colour=drawn[name].colour, radius=5,
+                          ring=drawn[name].again > 0))  # fmt: skip
     below = TOP + height + 56
     key = [
-        element("circle", cx=_LEFT + 8, cy=below + 18 * i, r=5, fill=colours[name])
+        element(
+            "circle",
+            cx=_LEFT + 8,
+            cy=below + 18 * i,
+            r=5,
+            **dot_ink(drawn[name].colour, ring=drawn[name].again > 0),
+        )
         + text(_LEFT + 22, below + 18 * i + 4, short(name, 38))
         for i, name in enumerate(series)
     ]
@@ -134,11 +148,11 @@ def _draw(series: Mapping[str, Mapping[str, float]], shifts: Sequence[str], titl
 
 def _by_shift(results: Sequence[Result]) -> dict[str, float]:
     """The mean over severities and seeds, by corruption."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[Result]] = {}
     for result in results:
-        if result.error is not None:
-            found.setdefault(result.corruption or "clean", []).append(result.error)
-    return {name: fmean(errors) for name, errors in found.items()}
+        found.setdefault(result.corruption or "clean", []).append(result)
+    means = {name: mean_error(each) for name, each in found.items()}
+    return {name: mean for name, mean in means.items() if mean is not None}
 
 
 def _unadapted(results: Sequence[Result]) -> dict[str, float]:

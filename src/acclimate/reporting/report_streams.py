@@ -9,8 +9,10 @@ from acclimate.experiments.choices import Choices
 from acclimate.experiments.result import Result
 from acclimate.reporting.axes import Axis
 from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure, padded
+from acclimate.reporting.report_looks import looks
 from acclimate.reporting.report_over_time import means
-from acclimate.reporting.report_settings import Panel, Setting, choose, panel_words, setting_words
+from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
+from acclimate.reporting.report_shown import choose
 
 __all__ = ["stream_balance_figure", "stream_error_figure"]
 
@@ -28,6 +30,7 @@ def stream_error_figure(
     low, high = padded(values, least=0.0)
     return curves_figure(
         curves,
+        looks(found),
         name="error-over-stream",
         title=panel_words(panel, found),
         description=(
@@ -49,6 +52,7 @@ def stream_balance_figure(
     values = [point[1] for curve in curves for point in curve.points]
     return curves_figure(
         curves,
+        looks(found),
         name="class-balance-over-stream",
         title=panel_words(panel, found),
         description=(
@@ -78,7 +82,8 @@ def _curves(
             points = [
                 (100 * part / len(parts), scale * number) for part, number in enumerate(parts, 1)
             ]
-            curves.append(Curve(name=setting_words(chosen.setting), points=points))
+            name, recipe = setting_words(chosen.setting), chosen.setting.recipe
+            curves.append(Curve(name=name, recipe=recipe, points=points))
     return curves
 
 

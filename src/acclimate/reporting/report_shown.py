@@ -1,0 +1,77 @@
+"""Which setting of a recipe is shown: a figure and the first table have room for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from acclimate.experiments.choices import Choices
+from acclimate.experiments.result import Result
+from acclimate.reporting.report_chosen import given_for
+from acclimate.reporting.report_means import compared
+from acclimate.reporting.report_settings import Panel, Setting
+
+__all__ = ["Chosen", "choose"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The setting that stands for a recipe in a figure, and why it is that one."""
+
+    setting: Setting
+    results: Sequence[Result]
+    why: str
+
+
+def choose(
+    panel: Panel,
+    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    *,
+    choices: Sequence[Choices] = (),
+) -> list[Chosen]:
+    """One setting for each recipe of a panel: a figure can show only so many.
+
+    The one that a choice file names; else the one that does best on the hold-out corruptions of the
+    same model and data; where they were not run, the one without options; else the one with the
+    lowest error shown. Errors are compared among settings that ran on the most, and on the same.
+    """
+    by_recipe: dict[str, list[Setting]] = {}
+    for setting in found[panel]:
+        by_recipe.setdefault(setting.recipe, []).append(setting)
+    held_out = found.get(panel._replace(group="dev"), {}) if panel.group == "test" else {}
+    chosen = []
+    for recipe, settings in by_recipe.items():
+        on_dev = compared({setting: held_out.get(setting, ()) for setting in settings})
+        named = _named(panel, recipe, settings, choices)
+        if len(settings) == 1:
+            best, why = settings[0], "the only setting"
+        elif named is not None:
+            best, why = named
+        elif on_dev.tried > 1:
+            best, why = on_dev.best, "best on hold-out corruptions" + _without(on_dev.left_out)
+        elif any(not setting.options for setting in settings):
+            best, why = Setting(recipe), "the recipe as it is, without options"
+        else:
+            shown = compared({setting: found[panel][setting] for setting in settings})
+            best = shown.best if shown.errors else settings[0]
+            why = "the lowest error on the hold-out corruptions themselves"
+            if panel.group != "dev":
+                why = "the lowest error on what is shown, which is not chosen on hold-out ones"
+            why += _without(shown.left_out)
+        chosen.append(Chosen(setting=best, results=found[panel][best], why=why))
+    return chosen
+
+
+def _without(left_out: int) -> str:
+    return " (incomplete settings left out)" if left_out else ""
+
+
+def _named(
+    panel: Panel, recipe: str, settings: Sequence[Setting], choices: Sequence[Choices]
+) -> tuple[Setting, str] | None:
+    """The setting that a choice file has for all images, and that file."""
+    for given in given_for(choices, panel.model, recipe):
+        for setting in settings:
+            if given.chosen.options == dict(setting.options):
+                return setting, f"the one of {given.file} ({given.chosen.selection or 'by hand'})"
+    return None
