@@ -27,7 +27,7 @@ RECIPES = ["none", "bn", "ent", "rpl"]
 
 def main() -> None:
     plan = Plan(
-        models=["acclimate:wrn-40-2"],
+        models=["acclimate:wrn-40-2-augmix-cifar10"],
         datasets=["cifar10"],
         shifts=["cifar/test"],
         recipes=["ent", "rpl"],

@@ -59,8 +59,43 @@ def test_columns_rows_and_conditions(capfd):
     assert "50.0 (1 of 15)" in out
     assert results("--rows", "seed", "--columns", "severity", "--where", "recipe=ent") == 0
     lines = [line.split() for line in capfd.readouterr().out.splitlines()]
-    assert ["seed", "1", "5", "images"] in lines
+    assert ["seed", "severity", "1", "severity", "5", "images"] in lines
     assert [line[0] for line in lines if line and line[0] in "01"] == ["0", "1"]
+
+
+def header(out: str) -> list[str]:
+    lines = out.splitlines()
+    rule = next(place for place, line in enumerate(lines) if line.startswith("---"))
+    return [word.strip() for word in lines[rule - 1].split("  ") if word.strip()]
+
+
+def test_a_number_in_the_head_says_what_it_is_of(capfd):
+    assert results("--where", "recipe=ent", "--columns", "recipe,seed", "--rows", "model") == 0
+    assert header(capfd.readouterr().out) == ["model", "ent seed 0", "ent seed 1", "images"]
+    assert results("--columns", "options.optimizer.lr") == 0
+    assert "optimizer.lr -" in header(capfd.readouterr().out)
+    assert results("--value", "memory") == 0
+    assert "memory MiB" in header(capfd.readouterr().out)
+
+
+def test_rows_of_two_settings_say_which(capfd):
+    store = Store("two.db")
+    for name, dataset, setting in (("a", "cifar10", "online"), ("b", "mnist-m", None)):
+        job = Job(model=name, dataset=dataset, recipe="bn", images=50, setting=setting)
+        store.add(Result(job=job, record={"errors": {"final": 4.0}, "labelled": 50}))
+    assert main(["results", "two.db"]) == 0
+    out = capfd.readouterr().out
+    assert header(out) == ["model", "recipe", "dataset", "setting", "error", "images"]
+    assert "images 50" in out
+    assert out.splitlines()[-1].split() == ["b", "bn", "mnist-m", "stationary", "4.0", "50"]
+
+
+def test_one_is_not_several(capfd):
+    one = ["--where", "recipe=none", "--where", "severity=5"]
+    assert results(*one) == 0
+    assert "\nseverity 5 only" in capfd.readouterr().out
+    assert results(*one, "--export", "one.csv") == 0
+    assert capfd.readouterr().out == "1 result written to one.csv\n"
 
 
 def test_json(capfd):
@@ -79,6 +114,15 @@ def test_export_and_merge(capfd):
     assert main(["results", "other.db", "--merge", "all.json"]) == 0
     assert "4 new" in capfd.readouterr().out
     assert len(Store("other.db")) == 4
+
+
+def test_every_export_that_is_asked_for_is_written(capfd):
+    assert results("--export", "all.csv", "--export", "all.json") == 0
+    assert "7 results written to all.csv and all.json" in capfd.readouterr().out
+    assert all(Path(name).exists() for name in ("all.csv", "all.json"))
+    assert results("--export", "all.csv", "--export", "all.json", "--json") == 0
+    said = json.loads(capfd.readouterr().out)
+    assert said == {"exported": 7, "files": ["all.csv", "all.json"]}
 
 
 def test_an_export_becomes_a_store_again(capfd):

@@ -10,6 +10,7 @@ import pytest
 
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Result, Store, export
+from acclimate.experiments.export import export_all, read_json
 from experiments.stored import job, result
 
 
@@ -53,6 +54,16 @@ def test_parquet_without_pyarrow(store, tmp_path, monkeypatch):
     with pytest.raises(AcclimateError, match=r"pip install 'acclimate\[parquet\]'"):
         export(store.results(), tmp_path / "all.parquet")
     assert not (tmp_path / "all.parquet").exists()
+
+
+def test_several_files_are_written_all_or_none(store, tmp_path):
+    files = [tmp_path / "all.csv", tmp_path / "all.json"]
+    for wrong in ("all.xlsx", "gone/all.csv"):
+        with pytest.raises(AcclimateError):
+            export_all(store.results(), [*files, tmp_path / wrong])
+        assert not any(file.exists() for file in files)
+    assert export_all(store.results(), files) == files
+    assert len(read_json(files[1])) == 4
 
 
 def test_mistakes(store, tmp_path):

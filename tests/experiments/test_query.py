@@ -119,6 +119,46 @@ def test_what_differs_becomes_a_row(store, name, change):
     assert show(store).rows == ("recipe", name)
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("dataset", {"dataset": "stl10"}),
+        ("split", {"dataset": "cifar10", "split": "train"}),
+        ("setting", {"setting": "online"}),
+        ("options", {"options": {"optimizer.lr": 0.1}}),
+        ("group", {"shift": "cifar/spatter:3"}),
+        ("images", {"images": 50}),
+    ],
+)
+def test_what_differs_between_rows_is_told_too(store, name, change):
+    other = {"model": "acclimate:digits", "recipe": "rpl"}
+    store.add_all([result(), result(**other, **change)])
+    table = show(store, rows=["model", "recipe"])
+    assert table.rows == ("model", "recipe", name)
+    assert name not in table.constant
+
+
+def test_what_is_plain_from_another_name_is_not_told_again(store):
+    store.add_all([result(), result(dataset="imagenet-c", shift="fog:3")])
+    assert show(store).rows == ("recipe", "dataset")  # the preset goes with it
+    assert show(store, columns=["dataset"]).rows == ("recipe",)
+
+
+def test_what_goes_with_a_column_stands_in_its_head(store):
+    rate = {"optimizer.lr": 0.1}
+    store.add_all(
+        result(model=model, recipe=recipe, options=options)
+        for model in ("a", "b")
+        for recipe, options in (("none", {}), ("ent", rate), ("rpl", rate))
+    )
+    table = show(store, rows=["model"], columns=["recipe"])
+    assert (table.rows, table.columns) == (("model",), ("recipe", "options"))
+    assert table.column_keys == [
+        ("ent", '{"optimizer.lr":0.1}'), ("none", "{}"), ("rpl", '{"optimizer.lr":0.1}'),
+    ]  # fmt: skip
+    assert len(table.cells) == 6
+
+
 def test_corruptions_stand_in_the_order_of_the_paper(store):
     fill(store, errors([*DEV, *TEST[::-1]]))
     frame = store.select(needed("error"))
@@ -136,6 +176,35 @@ def test_a_mean_over_corruptions_is_of_one_setting(store):
     assert table.rows == ("recipe", "setting")
     assert table.cell(("ent", "online"), ("mean test",)).value == 15.0
     assert table.cell(("ent", "continual"), ("mean test",)).value == 90.0
+
+
+def by_corruption(store, value):
+    frame = store.select(needed(value, ["recipe", "corruption"]))
+    return corruption_table(frame, rows=["recipe"], value=value)
+
+
+def test_a_stream_has_the_errors_of_the_shifts_it_met(store):
+    fill(store, {(name, 5): 10.0 for name in DEV}, setting="online")
+    met = {name: [10.0 * place, 10.0 * place + 2] for place, name in enumerate(DEV)}
+    stream = {"shift": "cifar/dev:5", "setting": "continual"}
+    store.add(result(error=16.0, record={"by_shift": met, "labelled": 400}, **stream))
+    for value in ("error", "online"):
+        table = by_corruption(store, value)
+        assert table.column_keys == [*((name,) for name in DEV), ("mean dev",)]
+        shown = [table.cell(("ent", "continual"), (name,)) for name in DEV]
+        assert [cell.value for cell in shown] == [1.0, 11.0, 21.0, 31.0]
+        assert [cell.images for cell in shown] == [100] * 4
+        mean = table.cell(("ent", "continual"), ("mean dev",))
+        assert (mean.value, mean.complete, mean.images) == (16.0, True, 400)
+
+
+def test_what_a_stream_has_for_all_shifts_alone_stays_so(store):
+    stream = {"shift": "cifar/dev:5", "setting": "mixed"}
+    store.add(result(record={"by_shift": {name: [10.0] for name in DEV}}, **stream))
+    assert by_corruption(store, "seconds").column_keys == [("dev",), ("mean dev",)]
+    assert by_corruption(store, "seconds").cell(("ent",), ("dev",)).value == 2.5
+    store.add(Result.failed(job(**stream, seed=1), "no"))
+    assert by_corruption(store, "error").cell(("ent",), ("dev",)).failed == 1
 
 
 def test_the_mce_is_that_of_the_metric_and_only_where_complete(store):
@@ -174,6 +243,21 @@ def test_values_by_name(store):
         show(store, value="eror")
     with pytest.raises(AcclimateError, match="unknown row or column 'modle'"):
         show(store, rows=["modle"])
+
+
+def test_memory_is_in_mebibytes(store):
+    store.add(result(record={"memory": 300 * 2**20}))
+    table = show(store, value="memory")
+    assert (table.cell(("ent",)).value, table.unit) == (300.0, "MiB")
+
+
+def test_forgetting_is_by_how_much_the_error_on_clean_images_rose(store):
+    lost = {"before": 5.0, "after": 7.5, "images": 40}
+    store.add_all([result(forgetting=True, record={"forgetting": lost}), result(recipe="bn")])
+    table = show(store, value="forgetting")
+    assert table.cell(("ent",)).value == 2.5
+    assert table.cell(("ent",)).images == 40
+    assert table.cell(("bn",)).value is None
 
 
 def test_nothing_gives_an_empty_table(store):

@@ -90,8 +90,7 @@ def test_what_diverged_is_not_chosen_however_low_its_error():
 
 
 def test_candidates_that_are_alike_are_counted():
-    places = [(rate, SPATTER.format(1)) for rate in (1e-3, 1e-2)]
-    choice = choose(*searched(dict.fromkeys(places, [20.0, 21.0])))
+    choice = choose(*searched({(rate, SPATTER.format(1)): [20.0, 21.0] for rate in (1e-3, 1e-2)}))
     assert (choice.options["optimizer.lr"], choice.candidates, choice.alike) == (1e-3, 4, 2)
 
 

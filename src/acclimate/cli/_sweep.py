@@ -17,6 +17,7 @@ from acclimate.experiments import Job, Plan, Store
 from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.experiments.engines.processes import gpus
 from acclimate.experiments.sweep import Outcome, run_jobs
+from acclimate.words import counted
 
 __all__ = [
     "INTERRUPTED",
@@ -56,9 +57,10 @@ def sweep(
             engine = engine or engine_of(roots, args)
             return run_jobs(jobs, store, engine, progress=not args.quiet)
     except KeyboardInterrupt:
-        kept = f"{len(store.has(job.key for job in jobs)):,} results are in {args.store}"
+        kept = counted(len(store.has(job.key for job in jobs)), "result")
         print(
-            f"acclimate: interrupted; {kept}, and the same command goes on from there",
+            f"acclimate: interrupted; {kept} in {args.store}, and the same command goes on from "
+            "there",
             file=sys.stderr,
         )
         return None

@@ -8,6 +8,7 @@ from typing import Any
 from acclimate.cli.tables import table
 from acclimate.experiments._selection_settings import Setting
 from acclimate.experiments.sensitivity import LEGEND, Sensitivity
+from acclimate.words import counted
 
 __all__ = ["tuned_text"]
 
@@ -37,7 +38,7 @@ def _chosen(entry: Mapping[str, Any] | None) -> list[str]:
         return ["nothing chosen: no setting has a finite run for every shift"]
     if "by_shift" not in entry:
         error = entry.get("dev_error", entry.get("test_error"))
-        on = f"{error:.2f} % over {len(entry['chosen_on'])} shifts"
+        on = f"{error:.2f} % over {counted(len(entry['chosen_on']), 'shift')}"
         mark = "" if entry["selection"] == "dev" else f"; {entry['selection']}"
         chosen = f"chosen: {_words(entry['options'])}: {on}, of {entry['candidates']} candidates"
         alike = f"{entry['alike']} of them have that very error: more images would tell them apart"

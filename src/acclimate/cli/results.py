@@ -27,9 +27,10 @@ def add_options(parser: Any) -> None:
     add("--where", metavar="COLUMN=VALUE", action="append", default=[], help=which)
     add("--rows", metavar="NAMES", default="model,recipe", help="default: %(default)s")
     add("--columns", metavar="NAMES", default="", help="corruption, severity, ... (default: none)")
-    values = "error, online, unadapted, mce, ece, seconds, memory (default: %(default)s)"
-    add("--value", metavar="NAME", default="error", help=values)
-    add("--export", metavar="FILE", help="write the results to a .csv, .json or .parquet file")
+    values = "error, online, unadapted, mce, ece, seconds, memory, forgetting"
+    add("--value", metavar="NAME", default="error", help=f"{values} (default: %(default)s)")
+    written = "write the results to a .csv, .json or .parquet file; repeatable"
+    add("--export", metavar="FILE", action="append", default=[], help=written)
     added = "first add the results of another store, or of its .json; makes STORE where missing"
     add("--merge", metavar="FILE", help=added)
     add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
@@ -37,18 +38,19 @@ def add_options(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show a table of a store's results, or hand them on."""
-    from acclimate.experiments import conditions, export
+    from acclimate.experiments import conditions
+    from acclimate.experiments.export import export_all
 
     where = conditions(args.where)
     store, merged = _opened(args)
-    if args.export is not None:
+    if args.export:
         results = store.results(where)
         _refuse_none(len(results), args)
-        export(results, args.export)
-        said = {"exported": len(results), "file": args.export}
-        print(
-            json.dumps(said) if args.json else f"{len(results):,} results written to {args.export}"
-        )
+        export_all(results, args.export)
+        said = {"exported": len(results), "files": args.export}
+        count = "1 result" if len(results) == 1 else f"{len(results):,} results"
+        text = f"{count} written to {' and '.join(args.export)}"
+        print(json.dumps(said) if args.json else text)
         return 0
     shown = _table(store, args)
     if args.json:
@@ -104,24 +106,26 @@ def _names(words: str) -> list[str]:
 
 def _text(shown: Table) -> str:
     columns = shown.column_keys
-    titles = [_title(shown.columns, key) for key in columns] if shown.columns else [shown.value]
+    alone = f"{shown.value} {shown.unit}".rstrip()
+    titles = [_title(shown.columns, key) for key in columns] if shown.columns else [alone]
     lines = []
     for row in shown.row_keys:
         cells = [shown.cell(row, column) for column in columns]
         counts = sorted({cell.images for cell in cells if cell.images is not None})
         images = f"{counts[-1]:,}" if counts else "-"
-        lines.append([*map(_word, row), *(cell.text(shown.digits) for cell in cells), images])
-    header = [*shown.rows, *titles, "images"]
+        lines.append(
+            [*map(_word, shown.rows, row), *(cell.text(shown.digits) for cell in cells), images]
+        )
+    header = [*shown.rows, *titles, "labelled" if "images" in shown.rows else "images"]
     return "\n".join([*_about(shown), "", table(lines, header=header), *_notes(shown)])
 
 
 def _title(names: Sequence[str], key: Sequence[Any]) -> str:
-    words = zip(names, key, strict=True)
-    return " ".join("clean" if pair == ("corruption", None) else _word(pair[1]) for pair in words)
+    return " ".join(map(_head, names, key))
 
 
 def _about(shown: Table) -> list[str]:
-    same = ", ".join(f"{name} {_word(value)}" for name, value in shown.constant.items())
+    same = ", ".join(f"{name} {_word(name, value)}" for name, value in shown.constant.items())
     return [shown.title, *([same] if same else [])]
 
 
@@ -129,7 +133,8 @@ def _notes(shown: Table) -> list[str]:
     notes = []
     averaged = "severity" not in (*shown.rows, *shown.columns)
     if averaged and shown.severities and shown.severities != (1, 2, 3, 4, 5):
-        notes.append(f"severities {', '.join(map(str, shown.severities))} only")
+        severities = "severity" if len(shown.severities) == 1 else "severities"
+        notes.append(f"{severities} {', '.join(map(str, shown.severities))} only")
     if any(cell.std is not None for cell in shown.cells.values()):
         notes.append("± is the standard deviation over seeds")
     if any(cell.missing and cell.parts for cell in shown.cells.values()):
@@ -145,5 +150,15 @@ def _whole_without_number(cell: Cell) -> bool:
     return cell.value is None and cell.parts > 0 and cell.complete
 
 
-def _word(value: Any) -> str:
-    return "-" if value is None else str(value)
+_NO_VALUE = {"setting": "stationary", "images": "all", "corruption": "clean"}
+
+
+def _word(name: str, value: Any) -> str:
+    return _NO_VALUE.get(name, "-") if value is None else str(value)
+
+
+def _head(name: str, value: Any) -> str:
+    word = _word(name, value)
+    # A number alone, or a dash, does not say what it is of.
+    bare = isinstance(value, int | float) or word == "-"
+    return f"{name.removeprefix('options.')} {word}" if bare else word

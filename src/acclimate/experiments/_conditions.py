@@ -7,11 +7,21 @@ from dataclasses import dataclass
 
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.experiments._schema import COLUMNS
+from acclimate.experiments.settings import SEQUENCES
 
 __all__ = ["Condition", "column_sql", "conditions", "where_sql"]
 
 _OPTION = "options."
 _NAMES = [name.strip('"') for name in COLUMNS if name not in ("job", "record")]
+
+_SEQUENCES = ", ".join(f"'{name}'" for name in sorted(SEQUENCES))
+# What no column has is read from the records, which takes longer.
+_IN_RECORDS = {
+    "forgetting": "json_extract(record, '$.forgetting.after')"
+    " - json_extract(record, '$.forgetting.before')",
+    "forgetting_images": "json_extract(record, '$.forgetting.images')",
+    "by_shift": f"CASE WHEN setting IN ({_SEQUENCES}) THEN json_extract(record, '$.by_shift') END",
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,8 @@ def column_sql(name: str) -> str:
         if not option.replace(".", "").replace("_", "").isalnum():
             raise AcclimateError(f"expected the name of an option, got {option!r}")
         return f"json_extract(options, '$.\"{option}\"')"
+    if name in _IN_RECORDS:
+        return f"({_IN_RECORDS[name]})"
     if name not in _NAMES:
         raise unknown_name("column", name, [*_NAMES, f"{_OPTION}NAME"])
     return f'"{name}"'

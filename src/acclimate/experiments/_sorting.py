@@ -18,6 +18,7 @@ __all__ = [
     "DIMENSIONS",
     "Gathered",
     "Key",
+    "determined",
     "differing",
     "expected_shifts",
     "gathered",
@@ -30,12 +31,15 @@ Key: TypeAlias = tuple[Any, ...]
 AVERAGED = ("corruption", "severity", "seed")
 """What a mean may be over: severities first, then corruptions, then seeds."""
 
-# In the order in which they become rows where they differ and nobody said what to do with them:
-# once the data set tells two results apart, the preset need not.
+# In the order in which they become rows where they differ and nobody said what to do with them.
 DIMENSIONS = (
     "model", "weights", "dataset", "split", "preset", "draw", "group", "images", "setting",
     "recipe", "options", *AVERAGED,
 )  # fmt: skip
+
+# What is plain from another name where it goes with it. Nothing else is: that a model has met one
+# data set, and another model another, cannot be seen from their names.
+_TOLD_BY = {"weights": "model", "preset": "dataset", "group": "corruption"}
 
 
 class Gathered:
@@ -82,10 +86,10 @@ class Gathered:
 
 
 def gathered(
-    frame: Frame, rows: Sequence[str], columns: Sequence[str], value: str
+    frame: Frame, rows: Sequence[str], columns: Sequence[str], value: str, *, count: str
 ) -> dict[tuple[Key, Key], Gathered]:
-    """The results of each cell, by row and column."""
-    take = itemgetter(*(frame.place(name) for name in (*AVERAGED, "status", "labelled", value)))
+    """The results of each cell, by row and column; ``count`` has the labelled images of each."""
+    take = itemgetter(*(frame.place(name) for name in (*AVERAGED, "status", count, value)))
     row_of, column_of = key_of(frame, rows), key_of(frame, columns)
     found: dict[tuple[Key, Key], Gathered] = {}
     for row in frame.rows:
@@ -109,23 +113,30 @@ def key_of(frame: Frame, names: Sequence[str]) -> Callable[[Key], Key]:
 
 
 def differing(frame: Frame, names: Sequence[str], several: Sequence[str]) -> list[str]:
-    """What differs between results that would fall into the same cell, and is not averaged over.
+    """What a table by these names has to tell too: it differs, and is not averaged over.
 
     Of ``several``, the dimensions with more than one value.
     """
     more: list[str] = []
     for name in several:
-        # Corruptions of both groups have columns of their own, so that no mean mixes them.
-        told_apart = name == "group" and "corruption" in names
-        if name in names or name in AVERAGED or told_apart:
+        if name in names or name in AVERAGED:
             continue
-        take, place = key_of(frame, [*names, *more]), frame.place(name)
-        first: dict[Key, Any] = {}
-        for row in frame.rows:
-            if first.setdefault(take(row), row[place]) != row[place]:
-                more.append(name)
-                break
+        told_by = [each for each in (*names, *more) if each == _TOLD_BY.get(name)]
+        if not determined(frame, told_by, name):
+            more.append(name)
     return more
+
+
+def determined(frame: Frame, names: Sequence[str], name: str) -> bool:
+    """Whether results alike in ``names`` are alike in ``name``.
+
+    >>> frame = Frame(columns=("recipe", "seed"), rows=[("ent", 0), ("bn", 0), ("ent", 1)])
+    >>> determined(frame, ["recipe"], "seed"), determined(frame, ["recipe", "seed"], "seed")
+    (False, True)
+    """
+    take, place = key_of(frame, names), frame.place(name)
+    first: dict[Key, Any] = {}
+    return all(first.setdefault(take(row), row[place]) == row[place] for row in frame.rows)
 
 
 def without_shown_options(frame: Frame, names: Sequence[str]) -> Frame:

@@ -10,6 +10,8 @@ from acclimate.experiments._sorting import Key
 
 __all__ = ["Table"]
 
+_PLAIN = ("value", "title", "unit", "constant", "failed")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
@@ -18,7 +20,7 @@ class Table:
     Attributes:
         rows: names of what tells the rows apart.
         columns: names of what tells the columns apart; none for a single column.
-        value: what is shown, and ``title`` in words.
+        value: what is shown, ``title`` in words, and ``unit`` where its head should say it.
         row_keys: in order, a value for each name.
         column_keys: in order.
         cells: by row and column; one that is not there has no results.
@@ -38,6 +40,7 @@ class Table:
     constant: dict[str, Any]
     severities: tuple[int, ...]
     digits: int = 1
+    unit: str = ""
     failed: int = 0
 
     def cell(self, row: Key, column: Key = ()) -> Cell:
@@ -55,5 +58,5 @@ class Table:
             }
             for (row, column), cell in self.cells.items()
         ]
-        plain = {name: getattr(self, name) for name in ("value", "title", "constant", "failed")}
+        plain = {name: getattr(self, name) for name in _PLAIN}
         return {**plain, "rows": self.rows, "columns": self.columns, "cells": cells}

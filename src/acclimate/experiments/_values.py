@@ -13,10 +13,21 @@ __all__ = ["VALUES", "Shown", "find_value", "refuse_part_of_mce"]
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A number: which column it comes from, what it is in words, how it is averaged."""
+    """A number: which column it comes from, what it is in words, how it is averaged.
+
+    Attributes:
+        column: of the store.
+        title: what it is.
+        unit: for the head of its column.
+        count: the column with the number of labelled images it is of.
+        by_shift: whether the record of a stream has it for each shift on the way.
+    """
 
     column: str
     title: str
+    unit: str = ""
+    count: str = "labelled"
+    by_shift: bool = False
     digits: int = 1
     measure: Measure = mean_of_means
     whole: bool = False
@@ -34,11 +45,20 @@ def _mce(shifts: Shifts) -> float | None:
     return mce(errors).value
 
 
+def _mebibytes(shifts: Shifts) -> float | None:
+    mean = mean_of_means(shifts)
+    return None if mean is None else mean / 2**20
+
+
 VALUES = {
     "error": Shown(
-        column="error", title="top-1 error % of the model handed back, or of a stream's answers"
+        column="error",
+        title="top-1 error % of the model handed back, or of a stream's answers",
+        by_shift=True,
     ),
-    "online": Shown(column="online", title="top-1 error % before each update, first epoch"),
+    "online": Shown(
+        column="online", title="top-1 error % before each update, first epoch", by_shift=True
+    ),
     "unadapted": Shown(column="unadapted", title="top-1 error % of the source model"),
     "mce": Shown(
         column="error",
@@ -48,7 +68,19 @@ VALUES = {
     ),
     "ece": Shown(column="ece", title="expected calibration error, 15 bins", digits=3),
     "seconds": Shown(column="seconds", title="seconds for one shift"),
-    "memory": Shown(column="memory", title="bytes of memory at the peak", digits=0),
+    "memory": Shown(
+        column="memory",
+        title="MiB of memory at the peak",
+        unit="MiB",
+        digits=0,
+        measure=_mebibytes,
+    ),
+    "forgetting": Shown(
+        column="forgetting",
+        title="top-1 error % on clean images, after minus before",
+        unit="points",
+        count="forgetting_images",
+    ),
 }
 
 

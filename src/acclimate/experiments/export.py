@@ -15,7 +15,7 @@ from acclimate.errors import AcclimateError
 from acclimate.experiments._schema import COLUMNS, row_of
 from acclimate.experiments.result import Result
 
-__all__ = ["FORMATS", "export", "read_json"]
+__all__ = ["FORMATS", "export", "export_all", "read_json"]
 
 _FORMAT = "acclimate-results"
 _VERSION = 1
@@ -35,12 +35,17 @@ def export(results: Sequence[Result], path: str | Path) -> Path:
     >>> read_json(export(results, Path(tempfile.mkdtemp()) / "all.json")) == results
     True
     """
-    file = Path(path).expanduser()
-    make = FORMATS.get(file.suffix.lower())
-    if make is None:
-        raise AcclimateError(f"expected a file ending in {', '.join(FORMATS)}, got {path}")
-    write_files({file: make(results)})
-    return file
+    return export_all(results, [path])[0]
+
+
+def export_all(results: Sequence[Result], paths: Sequence[str | Path]) -> list[Path]:
+    """Write results to several files, as `export` does one; all or none."""
+    files = [Path(path).expanduser() for path in paths]
+    for file, path in zip(files, paths, strict=True):
+        if file.suffix.lower() not in FORMATS:
+            raise AcclimateError(f"expected a file ending in {', '.join(FORMATS)}, got {path}")
+    write_files({file: FORMATS[file.suffix.lower()](results) for file in files})
+    return files
 
 
 def read_json(path: str | Path) -> list[Result]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from acclimate.data.corruptions import SEVERITIES
 from acclimate.errors import unknown_name
+from acclimate.experiments._by_shift import BY_SHIFT, by_shift
 from acclimate.experiments._cells import Cell, Shifts, cell_of
 from acclimate.experiments._frame import Frame
 from acclimate.experiments._sorting import (
@@ -14,6 +15,7 @@ from acclimate.experiments._sorting import (
     DIMENSIONS,
     Gathered,
     Key,
+    determined,
     differing,
     expected_shifts,
     gathered,
@@ -35,13 +37,13 @@ __all__ = [
 ]
 
 
-_OF_THE_IMAGES = ("weights", "dataset", "split", "preset", "draw", "images", "setting")
-
-
 def needed(value: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     """The columns that `pivot` wants of a store to show a value by some names."""
+    shown = find_value(value)
     extra = [name for name in names if name.startswith("options.")]
-    return (*DIMENSIONS, *extra, "status", "labelled", find_value(value).column)
+    if shown.by_shift and "corruption" in names:
+        extra.append(BY_SHIFT)
+    return (*DIMENSIONS, *extra, "status", shown.count, shown.column)
 
 
 def pivot(
@@ -53,14 +55,15 @@ def pivot(
 ) -> Table:
     """A table of a value, by rows and columns, averaged over seeds, corruptions and severities.
 
-    Nothing else is averaged over: what differs within a cell (the options, the data set, hold-out
-    and test corruptions) becomes one more of the rows.
+    Nothing else is averaged over, or left unsaid: what differs (the options, the data set, the
+    setting, hold-out and test corruptions) becomes one more of the rows, or of the columns where
+    each of them has one of its values.
 
     Args:
         frame: from ``store.select(needed(value, [*rows, *columns]), conditions)``.
         rows: names of `DIMENSIONS`, or ``options.optimizer.lr``.
         columns: the same.
-        value: error, online, unadapted, mce, ece, seconds or memory.
+        value: error, online, unadapted, mce, ece, seconds, memory or forgetting.
 
     >>> job = ("wrn", None, "cifar10", None, "cifar", 0, "test", None, None, "ent", "{}")
     >>> rows = [(*job, "fog", severity, 0, "done", 100, error)
@@ -76,9 +79,6 @@ def corruption_table(
     frame: Frame, *, rows: Sequence[str] = ("model", "recipe"), value: str = "error"
 ) -> Table:
     """A column for each corruption in the paper's order, and the means of test and dev ones."""
-    # A mean over corruptions must not be over streams and stationary runs, or two data sets.
-    several = [name for name in _OF_THE_IMAGES if len(frame.distinct(name)) > 1]
-    rows = (*rows, *differing(frame, [*rows, "group"], several))
     table, found = _tables(frame, rows=rows, columns=["corruption"], value=value)
     by_group: dict[tuple[Key, Key], Gathered] = {}
     for (row, _), each in found.items():
@@ -100,10 +100,17 @@ def _tables(
             raise unknown_name("row or column", name, [*DIMENSIONS, "options.NAME"])
     refuse_part_of_mce(value, names)
     frame = without_shown_options(frame, names)
+    if BY_SHIFT in frame.columns:
+        frame = by_shift(frame, value=shown.column)
     values = {name: frame.distinct(name) for name in DIMENSIONS}
     several = [name for name, each in values.items() if len(each) > 1]
-    rows, columns = (*rows, *differing(frame, names, several)), tuple(columns)
-    found = gathered(frame, rows, columns, shown.column)
+    more = differing(frame, names, several)
+    heads = [name for name in columns if name not in AVERAGED]
+    # As a row it would leave each row with one full cell.
+    in_head = [name for name in more if heads and determined(frame, heads, name)]
+    rows = (*rows, *(name for name in more if name not in in_head))
+    columns = (*columns, *in_head)
+    found = gathered(frame, rows, columns, shown.column, count=shown.count)
     severities = tuple(sorted(s for s in values["severity"] if s is not None))
     split = (*rows, *columns)
     cells = _cells(frame, found, split, value=value, severities=severities)
@@ -120,6 +127,7 @@ def _tables(
         constant={name: v for name, v in constant.items() if v not in (None, "{}", 0)},
         severities=severities,
         digits=shown.digits,
+        unit=shown.unit,
         failed=sum(cell.failed for cell in cells.values()),
     )
     return table, found

@@ -11,6 +11,7 @@ from typing import Any
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_settings import Panel, Setting, option_words
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
+from acclimate.words import counted
 
 __all__ = ["data_table", "failures_table", "notes_table", "recipes_in_full", "runs_table"]
 
@@ -77,15 +78,15 @@ def data_table(results: Sequence[Result]) -> ReportTable:
 
 def recipes_in_full(results: Sequence[Result]) -> list[tuple[str, str]]:
     """The recipes that were run as JSON, each once, with a title; the most frequent first."""
-    counted: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     for result in results:
         if result.record.get("recipe"):
-            counted[json.dumps(result.record["recipe"], sort_keys=True)] += 1
+            seen[json.dumps(result.record["recipe"], sort_keys=True)] += 1
     found = [
-        (f"{json.loads(text).get('name', 'recipe')}: {count:,} results", _indented(text))
-        for text, count in counted.most_common(_RECIPES)
+        (f"{json.loads(text).get('name', 'recipe')}: {counted(count, 'result')}", _indented(text))
+        for text, count in seen.most_common(_RECIPES)
     ]
-    left = len(counted) - len(found)
+    left = len(seen) - len(found)
     return [*found, (f"{left:,} more recipes are left out here", _ELSEWHERE)] if left > 0 else found
 
 
@@ -154,13 +155,13 @@ def _common(records: Sequence[Mapping[str, Any]], name: str) -> str:
 
 
 def _versions(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> list[str]:
-    counted = Counter(
+    found_in = Counter(
         ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
         for settings in found.values()
         for results in settings.values()
         for result in results
         if (versions := result.record.get("versions"))
     )
-    named = [f"Versions of {n:,} results: {words}." for words, n in counted.most_common(3)]
-    more = len(counted) - len(named)
+    named = [f"Versions of {counted(n, 'result')}: {v}." for v, n in found_in.most_common(3)]
+    more = len(found_in) - len(named)
     return [*named, f"Results of {more} more sets of versions."] if more > 0 else named

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from acclimate.experiments import Condition, Store
 from acclimate.experiments.result import Result
+from acclimate.words import counted
 
 __all__ = ["counted", "facts", "why_nothing"]
 
@@ -28,15 +29,6 @@ def facts(
         f"run {span}, {hours:.1f} hours" if hours >= 1 else f"run {span}, {60 * hours:.1f} minutes",
     ]
     return [*said, f"only {chosen}"] if chosen else said
-
-
-def counted(number: int, what: str) -> str:
-    """A count in words.
-
-    >>> counted(1, "model"), counted(1200, "model")
-    ('1 model', '1,200 models')
-    """
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def why_nothing(store: Store, where: Sequence[Condition], failed: Sequence[Result]) -> str:

@@ -14,6 +14,7 @@ from acclimate.reporting.report_looks import looks
 from acclimate.reporting.report_means import mean_error, mean_over_shifts
 from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
 from acclimate.reporting.report_shown import choose
+from acclimate.words import counted
 
 __all__ = ["balance_figure", "error_figure", "means"]
 
@@ -40,7 +41,7 @@ def error_figure(
         points = [(epoch - 0.5, error) for epoch, error in enumerate(online, 1)]
         if points:
             curves.append(Curve(name=name, recipe=recipe, points=points, second=True))
-        notes.append(f"{name}: {chosen.why}; {len(chosen.results):,} results.")
+        notes.append(f"{name}: {chosen.why}; {counted(len(chosen.results), 'result')}.")
     if not curves:
         return None
     last = max(point[0] for curve in curves for point in curve.points)

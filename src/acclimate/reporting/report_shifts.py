@@ -21,6 +21,7 @@ from acclimate.reporting.report_settings import Panel, Setting, panel_words, set
 from acclimate.reporting.report_shown import choose
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
 from acclimate.reporting.svg import element, text
+from acclimate.words import counted
 
 __all__ = ["dumbbell_figure", "shift_tables"]
 
@@ -76,7 +77,7 @@ def dumbbell_figure(
             name = setting_words(chosen.setting)
             series[name] = _by_shift(chosen.results)
             drawn[name] = page[chosen.setting.recipe]
-            notes.append(f"{name}: {chosen.why}; {len(chosen.results):,} results.")
+            notes.append(f"{name}: {chosen.why}; {counted(len(chosen.results), 'result')}.")
     series = {"unadapted": _unadapted(everything), **series}
     series = {name: errors for name, errors in series.items() if errors}
     keys = {(None if name == "clean" else name,) for errors in series.values() for name in errors}

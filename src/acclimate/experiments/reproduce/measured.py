@@ -13,6 +13,7 @@ from acclimate.experiments.paper import Cell
 from acclimate.experiments.reproduce.cell_jobs import CellPlan, Try
 from acclimate.experiments.result import Result
 from acclimate.metrics import CORRUPTIONS, DEV_CORRUPTIONS, mce, mde
+from acclimate.words import counted
 
 __all__ = ["Measured", "measured"]
 
@@ -187,5 +188,6 @@ def _said(each: Try, results: Mapping[str, Result]) -> tuple[str, ...]:
     said = dict.fromkeys(
         note for job in each.jobs for note in results[job.key].record.get("notes") or ()
     )
-    more = (f"and {len(said) - _NOTES} more notes in the store",) if len(said) > _NOTES else ()
-    return (*list(said)[:_NOTES], *more)
+    more = len(said) - _NOTES
+    rest = [f"and {counted(more, 'more note')} in the store"] if more > 0 else []
+    return (*list(said)[:_NOTES], *rest)
