@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
-__all__ = ["Action", "Keep", "Score", "Speed", "VerdictWord", "counted"]
+__all__ = [
+    "AS_IT_IS",
+    "Action",
+    "Keep",
+    "Score",
+    "Speed",
+    "VerdictWord",
+    "counted",
+    "option_words",
+    "value_word",
+]
 
 Action = Literal["rollback", "stop", "warn", "observe", "off"]
 Keep = Literal["last", "best"]
 Score = Literal["epochs", "end"]
 Speed = Literal["auto", "exact", "max"]
 VerdictWord = Literal["helpful", "neutral", "harmful", "refused"]
+
+AS_IT_IS = "the recipe as it is"
+"""Where there are no options."""
 
 
 def counted(number: int, what: str) -> str:
@@ -20,3 +34,25 @@ def counted(number: int, what: str) -> str:
     ('1 model', '1,200 models')
     """
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def value_word(value: object) -> str:
+    """A value as people write it.
+
+    >>> value_word(1e-3), value_word(10**30), value_word("affine")
+    ('0.001', '1e+30', 'affine')
+    """
+    # A whole number may be a rate of 1e30, read back from JSON: no row is wide enough for that.
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"{value:.12g}" if number else str(value)
+
+
+def option_words(
+    options: Iterable[tuple[str, object]], *, between: str = ", ", none: str = ""
+) -> str:
+    """Options in a line.
+
+    >>> option_words([("epochs", 5), ("optimizer.lr", 0.001)]), option_words([], none="as it is")
+    ('epochs=5, optimizer.lr=0.001', 'as it is')
+    """
+    return between.join(f"{name}={value_word(value)}" for name, value in options) or none

@@ -14,9 +14,10 @@ from acclimate.reporting.report_over_time import balance_figure, error_figure
 from acclimate.reporting.report_practices import practices
 from acclimate.reporting.report_published import PublishedPoint, published_points
 from acclimate.reporting.report_rates import rate_figure, rate_groups
-from acclimate.reporting.report_settings import Setting, option_words, panels
+from acclimate.reporting.report_settings import Setting, panels
 from acclimate.reporting.report_shown import choose
 from acclimate.reporting.report_table import latex_table, markdown_table
+from acclimate.words import option_words
 from reporting_report.report_store import CHOSEN, RATES, full_store, result, sweep
 
 

@@ -17,7 +17,7 @@ from acclimate.experiments import Job, Plan, Store
 from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.experiments.engines.processes import gpus
 from acclimate.experiments.sweep import Outcome, run_jobs
-from acclimate.words import counted
+from acclimate.words import counted, option_words
 
 __all__ = [
     "INTERRUPTED",
@@ -106,7 +106,7 @@ def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
                 job.dataset,
                 job.shift or "clean",
                 job.recipe,
-                " ".join(f"{key}={value}" for key, value in job.options) or "-",
+                option_words(job.options, between=" ", none="-"),
                 str(job.seed),
             ]
             for job in todo[:_FIRST]

@@ -8,7 +8,7 @@ from typing import Any
 from acclimate.cli.tables import table
 from acclimate.experiments._selection_settings import Setting
 from acclimate.experiments.sensitivity import LEGEND, Sensitivity
-from acclimate.words import counted
+from acclimate.words import AS_IT_IS, counted, option_words
 
 __all__ = ["tuned_text"]
 
@@ -24,7 +24,7 @@ def tuned_text(
     """The tables, the choice, and what could not be chosen."""
     lines = [f"{model} {recipe}: mean error % by epoch and learning rate"]
     for each in tables:
-        others = " ".join(f"{key}={value}" for key, value in each.options)
+        others = option_words(each.options, between=" ")
         lines += [*([f"with {others}"] if others else [])]
         lines += [table(each.rows, header=each.header) if each.rows else "no results", ""]
     lines += [LEGEND, *_chosen(entry)]
@@ -58,9 +58,7 @@ def _chosen(entry: Mapping[str, Any] | None) -> list[str]:
 
 
 def _words(options: Mapping[str, Any]) -> str:
-    pairs = options.items()
-    words = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in pairs)
-    return " ".join(words) or "the recipe as it is"
+    return option_words(options.items(), between=" ", none=AS_IT_IS)
 
 
 def _number(value: float | None) -> str:

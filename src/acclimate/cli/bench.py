@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from acclimate.cli._sweep_options import SCORE, add_plan_options, add_sweep_options
-from acclimate.cli.tables import table
+from acclimate.cli.tables import dimension_word, table
 from acclimate.words import Score
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _text(
         for key in shown.row_keys:
             cell = shown.cell(key)
             images = "-" if cell.images is None else f"{cell.images:,}"
-            words = ["-" if word is None else str(word) for word in key]
+            words = map(dimension_word, shown.rows, key)
             rows.append([*words, cell.text(shown.digits), str(cell.seeds), images])
         header = [*shown.rows, "error %", "seeds", "images"]
         lines = [f"mean {shown.title}", table(rows, header=header), ""]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli.tables import table
+from acclimate.cli.tables import dimension_word, table
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
@@ -113,9 +113,8 @@ def _text(shown: Table) -> str:
         cells = [shown.cell(row, column) for column in columns]
         counts = sorted({cell.images for cell in cells if cell.images is not None})
         images = f"{counts[-1]:,}" if counts else "-"
-        lines.append(
-            [*map(_word, shown.rows, row), *(cell.text(shown.digits) for cell in cells), images]
-        )
+        words = map(dimension_word, shown.rows, row)
+        lines.append([*words, *(cell.text(shown.digits) for cell in cells), images])
     header = [*shown.rows, *titles, "labelled" if "images" in shown.rows else "images"]
     return "\n".join([*_about(shown), "", table(lines, header=header), *_notes(shown)])
 
@@ -125,8 +124,8 @@ def _title(names: Sequence[str], key: Sequence[Any]) -> str:
 
 
 def _about(shown: Table) -> list[str]:
-    same = ", ".join(f"{name} {_word(name, value)}" for name, value in shown.constant.items())
-    return [shown.title, *([same] if same else [])]
+    same = [f"{name} {dimension_word(name, value)}" for name, value in shown.constant.items()]
+    return [shown.title, *([", ".join(same)] if same else [])]
 
 
 def _notes(shown: Table) -> list[str]:
@@ -150,15 +149,8 @@ def _whole_without_number(cell: Cell) -> bool:
     return cell.value is None and cell.parts > 0 and cell.complete
 
 
-_NO_VALUE = {"setting": "stationary", "images": "all", "corruption": "clean"}
-
-
-def _word(name: str, value: Any) -> str:
-    return _NO_VALUE.get(name, "-") if value is None else str(value)
-
-
 def _head(name: str, value: Any) -> str:
-    word = _word(name, value)
+    word = dimension_word(name, value)
     # A number alone, or a dash, does not say what it is of.
     bare = isinstance(value, int | float) or word == "-"
     return f"{name.removeprefix('options.')} {word}" if bare else word

@@ -10,6 +10,7 @@ from acclimate.experiments._cells import mean_of_means
 from acclimate.experiments._selection_states import Place, State, place_of, states_of
 from acclimate.experiments.job import Job, Options
 from acclimate.experiments.result import Result
+from acclimate.words import option_words
 
 __all__ = ["Setting", "mean_error", "settings_of"]
 
@@ -50,7 +51,7 @@ class Setting:
     @property
     def words(self) -> str:
         """The options as the command line has them."""
-        return " ".join(f"{key}={_short(value)}" for key, value in self.options) or "as it is"
+        return option_words(self.options, between=" ", none="as it is")
 
     @property
     def missing(self) -> str:
@@ -121,7 +122,3 @@ def _setting(options: Options, jobs: Sequence[Job], results: Mapping[str, Result
             runs[place] = states
     expected = frozenset(map(place_of, jobs))
     return Setting(options=options, lr=lr, expected=expected, runs=runs, reasons=tuple(reasons))
-
-
-def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

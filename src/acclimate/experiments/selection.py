@@ -9,6 +9,7 @@ from typing import Any
 from acclimate.experiments._selection_settings import Setting, settings_of
 from acclimate.experiments.job import Job, Value
 from acclimate.experiments.result import Result
+from acclimate.words import AS_IT_IS, option_words
 
 __all__ = [
     "RULE",
@@ -51,9 +52,7 @@ class Choice:
     @property
     def words(self) -> str:
         """The options as the command line has them."""
-        pairs = self.options.items()
-        words = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in pairs)
-        return " ".join(words) or "the recipe as it is"
+        return option_words(self.options.items(), between=" ", none=AS_IT_IS)
 
 
 @dataclass(frozen=True, kw_only=True)

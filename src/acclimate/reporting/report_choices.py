@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from acclimate.experiments.choices import Choices, Chosen
 from acclimate.experiments.job import Value
-from acclimate.reporting.report_chosen import file_name, options_in_words
+from acclimate.reporting.report_chosen import file_name
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
+from acclimate.words import AS_IT_IS, option_words, value_word
 
 __all__ = ["by_shift_table", "choices_table"]
 
@@ -53,7 +54,7 @@ def choices_table(
 def by_shift_table(choices: Sequence[Choices]) -> ReportTable:
     """A row for each shift that has a choice of its own."""
     rows: list[list[Entry]] = [
-        [model, recipe, shift, options_in_words(options),
+        [model, recipe, shift, option_words(options.items(), none=AS_IT_IS),
          number_entry(chosen.search.errors.get(shift), digits=2), file_name(each)]
         for each in choices
         for model, recipes in each.chosen.items()
@@ -74,7 +75,7 @@ def _row(model: str, recipe: str, chosen: Chosen, file: str) -> list[Entry]:
         different = len({tuple(options.items()) for options in chosen.by_shift.values()})
         words = f"for each of {len(chosen.by_shift)} shifts, {different} different"
     else:
-        words = options_in_words(chosen.options)
+        words = option_words(chosen.options.items(), none=AS_IT_IS)
     return [
         "all models" if model == "*" else model,
         recipe,
@@ -113,8 +114,7 @@ def _tried(searched: Mapping[str, Sequence[Value]]) -> str:
 
 
 def _values(values: Sequence[Value]) -> str:
-    words = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     numbers = sorted(value for value in values if isinstance(value, int | float))
     if len(numbers) == len(values) > _FEW:
         return f"{numbers[0]:g} to {numbers[-1]:g}"
-    return ", ".join(words)
+    return ", ".join(map(value_word, values))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from acclimate.experiments._choice_entries import DEV, LABEL_FREE, LEAVE_ONE_OUT, ORACLE
 from acclimate.experiments.choices import Choices, Chosen
-from acclimate.experiments.job import Job, Value
+from acclimate.experiments.job import Job
+from acclimate.words import AS_IT_IS, option_words
 
 __all__ = [
     "Given",
@@ -17,7 +18,6 @@ __all__ = [
     "file_name",
     "given_for",
     "judged",
-    "options_in_words",
     "searched_values",
 ]
 
@@ -39,7 +39,7 @@ class Given:
         """The options, or that each shift has its own."""
         if self.chosen.options is None:
             return f"options for each of {len(self.chosen.by_shift)} shifts"
-        return options_in_words(self.chosen.options)
+        return option_words(self.chosen.options.items(), none=AS_IT_IS)
 
 
 def file_name(choices: Choices) -> str:
@@ -112,16 +112,6 @@ def searched_values(given: Iterable[Given], option: str) -> tuple[set[object], l
             elif name.startswith(f"{option}.") and len(tried) > 1:
                 values.update(f"{name}={value}" for value in tried)
     return values, list(dict.fromkeys(each.file for each in telling))
-
-
-def options_in_words(options: Mapping[str, Value]) -> str:
-    """Options in a line.
-
-    >>> options_in_words({"optimizer.lr": 0.001, "epochs": 3}), options_in_words({})
-    ('optimizer.lr=0.001, epochs=3', 'the recipe as it is')
-    """
-    pairs = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in options.items())
-    return ", ".join(pairs) or "the recipe as it is"
 
 
 def _rank(selection: str) -> int:

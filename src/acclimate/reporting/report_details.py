@@ -9,9 +9,9 @@ from statistics import fmean
 from typing import Any
 
 from acclimate.experiments.result import Result
-from acclimate.reporting.report_settings import Panel, Setting, option_words
+from acclimate.reporting.report_settings import Panel, Setting
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
-from acclimate.words import counted
+from acclimate.words import counted, option_words
 
 __all__ = ["data_table", "failures_table", "notes_table", "recipes_in_full", "runs_table"]
 
@@ -31,7 +31,7 @@ def runs_table(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> Rep
             rows.append(
                 [
                     panel.model, panel.dataset, _images(panel), setting.recipe,
-                    option_words(setting.options) or "–",
+                    option_words(setting.options, none="–"),
                     number_entry(len(results), digits=0),
                     _range([result.job.seed for result in results]),
                     number_entry(len({result.job.shift for result in results}), digits=0),
@@ -123,7 +123,7 @@ def failures_table(failed: Sequence[Result]) -> ReportTable:
             _few({result.job.model for result in results}),
             _few({result.job.recipe for result in results}),
             _few({result.job.shift or "clean" for result in results}),
-            _few({option_words(result.job.options) or "–" for result in results}),
+            _few({option_words(result.job.options, none="–") for result in results}),
             _range([result.job.seed for result in results]),
         ]
         for reason, results in sorted(by_reason.items(), key=lambda item: -len(item[1]))

@@ -12,9 +12,9 @@ from acclimate.experiments._schema import COLUMNS, row_of
 from acclimate.experiments.job import UNADAPTED
 from acclimate.experiments.query import needed
 from acclimate.experiments.result import Result
-from acclimate.reporting.report_settings import option_words
 from acclimate.reporting.report_shown import Chosen
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
+from acclimate.words import option_words
 
 __all__ = ["GROUPS", "constant_words", "dimension_entry", "done_in", "settings_tables"]
 
@@ -184,7 +184,7 @@ def dimension_entry(name: str, value: Any) -> Entry:
     ('epochs=5', 'all')
     """
     if name == "options":
-        return option_words(json.loads(value).items()) or "–"
+        return option_words(json.loads(value).items(), none="–")
     if value is None:
         return {"images": "all", "weights": "its own", "corruption": "clean"}.get(name, "–")
     return number_entry(value, digits=0) if isinstance(value, int) else str(value)

@@ -12,7 +12,8 @@ from acclimate.experiments.result import Result
 from acclimate.reporting.report_chosen import State, given_for, judged, searched_values
 from acclimate.reporting.report_means import compared
 from acclimate.reporting.report_rate_grid import rate_of
-from acclimate.reporting.report_settings import Panel, Setting, option_words, panel_words
+from acclimate.reporting.report_settings import Panel, Setting, panel_words
+from acclimate.words import option_words
 
 __all__ = ["Practice", "practices"]
 
@@ -85,7 +86,7 @@ def _selection(found: _Found, choices: Sequence[Choices]) -> Practice:
             lowest = on_dev.errors[on_dev.best]
             best = [options for options, error in on_dev.errors.items() if error <= lowest + 1e-6]
             reported = [options for options in best if options in settings]
-            named = option_words((reported or best)[0]) or "no options"
+            named = option_words((reported or best)[0], none="no options")
             less = f"{on_dev.left_out} left out as incomplete there"
             said = f"{words}: {named} did best of {len(on_dev.errors)} on hold-out corruptions"
             said += f" ({less})" if on_dev.left_out else ""

@@ -11,8 +11,9 @@ from acclimate.experiments.choice_search import Search
 from acclimate.experiments.choices import Choices, Chosen
 from acclimate.experiments.job import Value, group_of
 from acclimate.experiments.result import Result
-from acclimate.reporting.report_chosen import file_name, given_for, options_in_words
+from acclimate.reporting.report_chosen import file_name, given_for
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
+from acclimate.words import AS_IT_IS, option_words
 
 __all__ = ["error_on", "regret_table"]
 
@@ -98,7 +99,7 @@ def _compared(
     regret = None if free is None or error is None else free - error
     text = None if regret is None else f"{regret:+.2f}"
     return (
-        options_in_words(options),
+        option_words(options.items(), none=AS_IT_IS),
         number_entry(error, digits=2),
         number_entry(regret, digits=2, text=text),
     )

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from acclimate.experiments.job import UNADAPTED, Options, group_of
 from acclimate.experiments.result import Result
 from acclimate.experiments.settings import STATIONARY
+from acclimate.words import option_words
 
 __all__ = [
     "Panel",
     "Setting",
-    "option_words",
     "panel_of",
     "panel_words",
     "panels",
@@ -127,18 +127,3 @@ def setting_words(setting: Setting) -> str:
     """
     words = option_words((name.rpartition(".")[2], value) for name, value in setting.options)
     return f"{setting.recipe} ({words})" if words else setting.recipe
-
-
-def option_words(options: Iterable[tuple[str, object]]) -> str:
-    """Options in a line; empty where there are none.
-
-    >>> option_words([("epochs", 5), ("optimizer.lr", 0.001)])
-    'epochs=5, optimizer.lr=0.001'
-    """
-    return ", ".join(f"{name}={_value_word(value)}" for name, value in options)
-
-
-def _value_word(value: object) -> str:
-    # A whole number may be a rate of 1e30, read back from JSON: no row is wide enough for that.
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return f"{value:.12g}" if number else str(value)
