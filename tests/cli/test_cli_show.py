@@ -1,4 +1,4 @@
-"""``acclimate show model``: nothing is downloaded, everything known is printed."""
+"""``acclimate show``: nothing is downloaded, everything known is printed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from acclimate.cli import main
 from acclimate.models._torchvision import import_torchvision
 from acclimate.models.depth26 import ResNet26
 from acclimate.models.own import checkpoints
+from acclimate.recipe import Recipe
+from acclimate.recipes import get_recipe
 
 CHECKPOINTS = Path(__file__).parents[2] / "src/acclimate/models/checkpoints"
 
@@ -226,3 +228,35 @@ def test_it_works_in_a_process_that_has_loaded_nothing_else():
     shown = subprocess.run(words, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert "early-affine" in shown.stdout
+
+
+def test_a_recipe_is_shown_in_the_words_of_set(capfd):
+    assert main(["show", "recipe", "rpl"]) == 0
+    lines = [line.split() for line in capfd.readouterr().out.splitlines()]
+    shown = {line[0]: line[1:] for line in lines if line}
+    assert shown["objective.q"] == ["0.8"]
+    assert shown["teacher"][0] == "instant"
+    assert "moving-average" in shown["teacher"]
+    recipe = get_recipe("rpl")
+    changed = {name: words[0] for name, words in shown.items() if name in ("epochs", "objective.q")}
+    assert recipe.with_options(changed) == recipe
+
+
+def test_a_recipe_without_an_objective_has_no_optimizer(capfd):
+    assert main(["show", "recipe", "bn"]) == 0
+    assert "optimizer" not in capfd.readouterr().out
+    assert main(["show", "recipe", "bn", "--json"]) == 0
+    assert Recipe.from_dict(json.loads(capfd.readouterr().out)) == get_recipe("bn")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["show", "recipe", "rlp"], "did you mean 'rpl'?"),
+        (["show", "recipe", "rpl", "--num-classes", "3"], "--num-classes is for show model"),
+        (["list"], "expected acclimate list recipes, models, datasets or corruptions"),
+    ],
+)
+def test_what_cannot_be_shown_or_listed(words, said, capfd):
+    assert main(words) == 2
+    assert said in capfd.readouterr().err

@@ -15,6 +15,8 @@ __all__ = ["run"]
 
 def run(args: argparse.Namespace) -> int:
     """Print what there is, one a line."""
+    if args.what is None:
+        raise AcclimateError("expected acclimate list recipes, models, datasets or corruptions")
     own_models = args.what == "models" and ":" not in args.pattern
     if args.what == "recipes":
         from acclimate.recipes import list_recipes

@@ -67,11 +67,13 @@ Nothing has to be written to disk: --images clean/ --shift imagenet/fog:3 makes 
 
 _SHOW = """\
 Print what is known of a model: its layers, how many parameters each selector would let learn, the
-paper's presets and where the weights come from. Nothing is downloaded for that.
+paper's presets and where the weights come from. Nothing is downloaded for that. Of a recipe: its
+parts and options, and what else could stand in each place.
 
   acclimate show model paper:resnet50
   acclimate show model timm:vit_small_patch16_224.augreg_in1k --json
   acclimate show model paper:resnet50-augmix --weights checkpoint.pth.tar
+  acclimate show recipe rpl
 """
 
 _BENCH = """\
@@ -284,7 +286,8 @@ def _add_corrupt(commands: Any) -> None:
 
 def _add_list(commands: Any) -> None:
     lister = commands.add_parser("list", help="list recipes, models, data sets or corruptions")
-    lister.add_argument("what", choices=["recipes", "models", "datasets", "corruptions"])
+    kinds = ["recipes", "models", "datasets", "corruptions"]
+    lister.add_argument("what", choices=kinds, nargs="?", help=", ".join(kinds))
     lister.add_argument("pattern", nargs="?", default="*", help="wildcards: 'wrn*', 'timm:resnet*'")
     lister.add_argument("--json", action="store_true", help="print one JSON list")
     lister.set_defaults(command=_command("listing"))
@@ -294,14 +297,13 @@ def _add_show(commands: Any) -> None:
     show = _add_command(
         commands,
         "show",
-        help="what is known of a model: layers, parameters, presets, weights",
+        help="what is known of a model or a recipe: layers, parameters, weights; parts, options",
         description=_SHOW,
     )
     add = show.add_argument
-    add("what", choices=["model"])
-    add(
-        "name", metavar="NAME", help="a model with its prefix (see acclimate list models 'paper:*')"
-    )
+    add("what", choices=["model", "recipe"])
+    named = "a model with its prefix (see acclimate list models 'paper:*'), or a recipe"
+    add("name", metavar="NAME", help=named)
     add("--weights", metavar="FILE", help="also fill it, to see whether the file fits")
     add("--num-classes", type=int, metavar="N", help="where it is not the architecture's own")
     add("--unsafe-pickle", action="store_true", help="trust --weights enough to unpickle it")

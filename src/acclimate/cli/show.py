@@ -32,7 +32,15 @@ _TABLE_9 = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is known of a model; nothing is downloaded for that."""
+    """Print what is known of a model or a recipe; nothing is downloaded for that."""
+    if args.what == "recipe":
+        from acclimate.cli.show_recipe import run as show_recipe
+
+        return show_recipe(args)
+    return _show_model(args)
+
+
+def _show_model(args: argparse.Namespace) -> int:
     from acclimate.models.loading import load, origin, outline
 
     # What a user's own model prints must not get between us and whoever reads the JSON.
