@@ -333,3 +333,13 @@ def test_a_result_does_not_replace_that_of_another_run(result, tmp_path):
     with pytest.raises(AcclimateError, match="another run"):
         other.save(tmp_path)
     assert (tmp_path / "summary.json").read_bytes() == before
+
+
+def test_saved_files_may_be_read_by_whom_the_umask_lets(result, tmp_path):
+    before = os.umask(0o022)
+    try:
+        result.save(tmp_path / "shared")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "shared").iterdir()}
+    assert set(modes.values()) == {0o644}, modes

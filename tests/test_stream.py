@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import pytest
@@ -396,3 +397,24 @@ def test_a_stream_can_be_saved_as_it_is(recipe: str) -> None:
     file.seek(0)
     other = torch.load(file, weights_only=False)
     torch.testing.assert_close(run(other, BATCHES[2:5]), run(stream, BATCHES[2:5]))
+
+
+def test_threads_take_turns() -> None:
+    stream, alone = (Stream(bn_net(), "ent", options=LR) for _ in range(2))
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(stream, [BATCHES[0]] * 40))
+    assert stream.learner.steps == 40
+    expected = run(alone, [BATCHES[0]] * 40)
+    firsts = sorted(float(answer.sum()) for answer in answers)
+    torch.testing.assert_close(firsts, sorted(float(answer.sum()) for answer in expected))
+
+
+@pytest.mark.parametrize("model", ["timm:resnet50", 3])
+def test_what_is_no_model_is_refused(model: Any) -> None:
+    with pytest.raises(AcclimateError, match=r"expected a model .*models\.load"):
+        Stream(model)
+
+
+def test_what_is_no_tensor_is_refused() -> None:
+    with pytest.raises(AcclimateError, match="expected a batch of images as a tensor"):
+        Stream(bn_net())(BATCHES[0].numpy())

@@ -83,14 +83,14 @@ def test_a_sane_stream_is_left_alone_and_pays_one_source_pass_per_check() -> Non
 
 
 @pytest.mark.parametrize("options", [{}, {"normalization": "running"}, ADAM])
-def test_a_batch_of_nan_does_not_poison_the_stream_for_good(options: dict[str, Any]) -> None:
+def test_a_batch_that_overflows_does_not_poison_the_stream_for_good(
+    options: dict[str, Any],
+) -> None:
     settings = {"optimizer.lr": 1e-3, **options}
     stream = Stream(bn_net(), "ent", options=settings, guard=Guard(check_every=2))
     run(stream, BATCHES[:4])
-    broken = BATCHES[4].clone()
-    broken[0, 0, 0, 0] = float("nan")
     with pytest.warns(AcclimateWarning, match="not finite; went back to step 2"):
-        answers = stream(broken)  # at once, not at the next check
+        answers = stream(overflowing(BATCHES[4]))  # at once, not at the next check
     assert torch.isfinite(answers[1:]).all()  # the source model answers for the sound images
     assert all(torch.isfinite(a).all() for a in run(stream, BATCHES[5:]))
     assert stream.learns
@@ -103,6 +103,26 @@ def test_an_answer_that_is_no_number_after_the_last_step_of_an_episode_is_not_gi
     assert all(bool(torch.isfinite(answer).all()) for answer in run(stream, BATCHES[:2]))
 
 
+@pytest.mark.parametrize("recipe", ["ent", "rpl", "rotta", "cotta"])
+def test_nothing_is_learnt_from_broken_images_and_nothing_undone(recipe: str) -> None:
+    stream, other = (Stream(bn_net(), recipe) for _ in range(2))
+    run(stream, BATCHES[:4])
+    run(other, BATCHES[:4])
+    for number in range(PATIENCE + 1):
+        with pytest.warns(AcclimateWarning, match="images are not finite; learnt nothing"):
+            assert torch.isfinite(stream(broken())[1:]).all()
+        assert len(stream.events) == number + 1
+    assert stream.learns
+    assert stream.learner.steps == 4
+    torch.testing.assert_close(run(stream, BATCHES[4:]), run(other, BATCHES[4:]))
+
+
+def overflowing(x: Tensor) -> Tensor:
+    x = x.clone()
+    x[0] = 3e38
+    return x
+
+
 def broken() -> Tensor:
     x = BATCHES[0].clone()
     x[0] = float("nan")
@@ -112,7 +132,7 @@ def broken() -> Tensor:
 def test_who_only_stops_stops_with_parameters_that_are_finite() -> None:
     stream = Stream(bn_net(), "ent", options=LR, guard="stop")
     with pytest.warns(AcclimateWarning, match="went back to step 0 and stopped learning"):
-        stream(broken())
+        stream(overflowing(BATCHES[0]))
     assert not stream.learns
     assert same_tensors(snapshot(stream.model), snapshot(bn_net()))
     assert bool(torch.isfinite(stream(BATCHES[1])).all())

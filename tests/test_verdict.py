@@ -110,6 +110,13 @@ def test_halved_confidence_while_classes_come_back_is_harmful():
     assert judge(history({}, start=start, statistics_shift=early)).word == "harmful"
 
 
+@pytest.mark.parametrize("agreement", [0.4, 0.02])
+def test_halved_confidence_is_plain_from_few_images_and_where_nearly_all_changed(agreement):
+    start = scores(diversity=9.0, confidence=0.3, agreement=agreement)
+    few = {"images": 20, "agreement": agreement}
+    assert judge(history(few, start=start)).word == "harmful"
+
+
 def test_scores_that_need_no_labels():
     assert label_free_score(scores(agreement=0.8)) > label_free_score(scores(agreement=0.7))
     assert earned_confidence(scores(), scores(agreement=0.5, confidence=0.9)) == pytest.approx(0.2)

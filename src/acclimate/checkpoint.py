@@ -41,6 +41,7 @@ def write_files(files: Mapping[Path, Writer]) -> None:
             write(partial[path])
             with partial[path].open("rb+") as file:
                 os.fsync(file.fileno())
+            partial[path].chmod(_usual_mode())  # safetensors' are for their owner alone
         for path in files:
             os.replace(partial[path], path)
     except (OSError, SafetensorError) as error:
@@ -50,6 +51,13 @@ def write_files(files: Mapping[Path, Writer]) -> None:
     finally:
         for temporary in partial.values():
             temporary.unlink(missing_ok=True)
+
+
+def _usual_mode() -> int:
+    """What a new file may be read and written by, as the user's umask has it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def remove_partial(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -31,6 +32,22 @@ PATIENCE = 3
 """After this many rollbacks in a row the stream stops learning and only predicts."""
 
 
+class _Turn:
+    """A lock; a copy has its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[_Turn], tuple[()]]:
+        return _Turn, ()
+
+
 class Stream(nn.Module):
     """A classifier that adapts to the batches it is asked about.
 
@@ -43,7 +60,8 @@ class Stream(nn.Module):
 
     The guard looks at the source model's answers on every ``check_every``-th batch, which costs one
     gradient-free forward pass there: 1/``check_every`` forward passes per batch on average. A batch
-    whose loss is not finite is answered by the source model and undone at once.
+    whose loss is not finite is answered by the source model and undone at once; from images that
+    are not finite nothing is learnt to begin with.
 
     In a process group every process asks about its own part of each batch, and all learn the same.
 
@@ -74,6 +92,11 @@ class Stream(nn.Module):
     ) -> None:
         super().__init__()
         module = model.model if isinstance(model, LoadedModel) else model
+        if not isinstance(module, nn.Module):
+            raise AcclimateError(
+                f"expected a model (an nn.Module), got {type(model).__name__}; "
+                "acclimate.models.load('timm:resnet50') loads one by name"
+            )
         chosen = get_recipe(recipe, options)
         name = model.name if isinstance(model, LoadedModel) else type(module).__name__
         self.notes: list[str] = []
@@ -106,6 +129,7 @@ class Stream(nn.Module):
         self._watch = Watch()
         self._watch.start(self.learner)
         self._rollbacks = 0
+        self._turn = _Turn()
 
     @property
     def learns(self) -> bool:
@@ -114,7 +138,16 @@ class Stream(nn.Module):
 
     @torch.inference_mode(False)
     def forward(self, images: Tensor) -> Tensor:
-        """Logits for a batch; learns from it unless paused."""
+        """Logits for a batch; learns from it unless paused. Threads take turns."""
+        with self._turn:
+            return self._answer(images)
+
+    def _answer(self, images: Tensor) -> Tensor:
+        if not isinstance(images, Tensor):
+            raise AcclimateError(
+                "expected a batch of images as a tensor (images × channels × height × width), got "
+                f"{type(images).__name__}; torch.from_numpy makes one of an array"
+            )
         if images.is_inference():  # made under inference_mode: autograd wants one of its own
             images = images.clone()
         if not len(images) and not parallel.active():  # nothing to learn from
@@ -125,6 +158,8 @@ class Stream(nn.Module):
         if self.paused:
             answer = self.learner.answer(images)
             fit = self._is_fit(answer)
+        elif self.guard.acts and self._is_broken(images):  # lost alone, with no step to undo
+            answer, fit = images, False
         else:
             result = self.learner.step(images)
             answer, fit = result.logits, self._guard(images, result.logits, result.loss)
@@ -132,6 +167,19 @@ class Stream(nn.Module):
                 answer = self.learner.answer(images)
         # Batch statistics spread one broken image over the whole batch; the source's do not.
         return answer if fit else self.learner.source_forward(images).logits
+
+    def _is_broken(self, images: Tensor) -> bool:
+        """Whether a picture has values that are not finite, which nothing can be learnt from."""
+        recipe = self.learner.recipe
+        if parallel.active() or not (recipe.learns and recipe.steps):
+            return False  # all processes take each step; or nothing is kept from batch to batch
+        if bool(torch.isfinite(images).all()):
+            return False
+        step, action = self.learner.steps, "learnt nothing from the batch"
+        trouble = "images are not finite"
+        self.events.append(Event(step=step, trouble=trouble, action=action))
+        warnings.warn(f"step {step}: {trouble}; {action}", AcclimateWarning, stacklevel=4)
+        return True
 
     def _is_fit(self, logits: Tensor) -> bool:
         """Whether an answer may be given; the caller is about to read it anyway."""

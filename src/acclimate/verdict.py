@@ -63,7 +63,7 @@ def label_free_score(scores: Scores) -> float:
 
 def earned_confidence(source: Scores, other: Scores) -> float:
     """Rise in mean confidence per answer overturned."""
-    flips = 1 - (other.agreement if other.agreement is not None else 1.0)
+    flips = _flips(other)
     return (other.confidence - source.confidence) / flips if flips else 0.0
 
 
@@ -83,6 +83,8 @@ def judge(history: History, *, went_wrong: str | None = None) -> Verdict:
         return Verdict("harmful", "the answers are not finite")
     if flips < FEW_FLIPS:
         return Verdict("neutral", f"only {flips:.1%} of the answers changed")
+    if start is not None and _lost_its_footing(source, start):  # plain from few images too
+        return _few_classes(source, start, f"confidence falls {_between(source, start)}")
     if final.images < FEW_IMAGES:
         return Verdict("neutral", f"{changed}; {final.images} images are too few to tell more")
     if not history.statistics_shift:
@@ -113,35 +115,51 @@ def late_shift(shift: Sequence[float]) -> float:
     return shift[-1] / max(fmean(shift), 1e-12) if shift else 0.0
 
 
-def _recovered(source: Scores, start: Scores | None) -> bool:
+def _recovered(source: Scores, start: Scores) -> bool:
     """Whether new statistics brought back classes that the source model no longer used."""
-    return start is not None and start.diversity > SPREAD * source.diversity
+    return start.diversity > SPREAD * source.diversity
 
 
 def _doubt_of_statistics(history: History, source: Scores, start: Scores) -> Verdict | None:
     """What speaks against the new statistics, before anything was learnt."""
-    flips = 1 - (start.agreement if start.agreement is not None else 1.0)
-    overturned = f"new statistics overturn {flips:.0%} of the answers"
+    flips = _flips(start)
     if flips < FEW_FLIPS:
         return None
     chance = 1 - 1 / max(len(source.class_counts), 2)
     if flips >= NEARLY_ALL * chance:
         return Verdict(
             "neutral",
-            f"{overturned}; the source model used {source.diversity:.1f} classes and is likely "
-            "near chance here, so check some answers by hand",
+            f"{_overturned(start)}; the source model used {source.diversity:.1f} classes and is "
+            "likely near chance here, so check some answers by hand",
         )
-    if _recovered(source, start):
-        because = ""
-        if late_shift(history.statistics_shift) > LATE_SHIFT:
-            because = "the images differ from the source's most in the last layer"
-        elif start.confidence < LESS_SURE * source.confidence:
-            because = f"confidence falls from {source.confidence:.2f} to {start.confidence:.2f}"
-        if because:
-            return Verdict(
-                "harmful",
-                f"{overturned}, and {because}: the set seems to hold a few of the classes "
-                f"({source.diversity:.1f} in use before, {start.diversity:.1f} after) rather than "
-                "a new look; try normalization=source",
-            )
+    if _recovered(source, start) and late_shift(history.statistics_shift) > LATE_SHIFT:
+        return _few_classes(
+            source, start, "the images differ from the source's most in the last layer"
+        )
     return None
+
+
+def _lost_its_footing(source: Scores, start: Scores) -> bool:
+    """Whether new statistics brought classes back that nobody is sure of."""
+    return _recovered(source, start) and start.confidence < LESS_SURE * source.confidence
+
+
+def _few_classes(source: Scores, start: Scores, because: str) -> Verdict:
+    return Verdict(
+        "harmful",
+        f"{_overturned(start)}, and {because}: the set seems to hold a few of the classes "
+        f"({source.diversity:.1f} in use before, {start.diversity:.1f} after) rather than "
+        "a new look; try normalization=source",
+    )
+
+
+def _overturned(start: Scores) -> str:
+    return f"new statistics overturn {_flips(start):.0%} of the answers"
+
+
+def _flips(scores: Scores) -> float:
+    return 1 - (scores.agreement if scores.agreement is not None else 1.0)
+
+
+def _between(source: Scores, start: Scores) -> str:
+    return f"from {source.confidence:.2f} to {start.confidence:.2f}"
