@@ -62,8 +62,16 @@ def _mean(rows: Sequence[Row]) -> str:
 
 
 def _rate(rows: Sequence[Row]) -> str:
-    rates = sorted({row["options"]["optimizer.lr"] for row in rows if row["options"]})
-    return ", ".join(f"{rate:g}" for rate in rates) or "–"
+    """The rate; behind a semicolon that for single images, if it is another."""
+    learning = [row for row in rows if row["options"]]
+    batches, single = (
+        sorted(
+            {r["options"]["optimizer.lr"] for r in learning if (r["setting"] == "single") is one}
+        )
+        for one in (False, True)
+    )
+    words = [", ".join(f"{rate:g}" for rate in rates) for rates in (batches, single) if rates]
+    return "; ".join(dict.fromkeys(words)) or "–"
 
 
 def main(words: Sequence[str] | None = None) -> int:

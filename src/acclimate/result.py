@@ -86,6 +86,7 @@ class AdaptationResult:
                 "events": [vars(event) for event in self.history.events],
             },
             **({"error": error} if self.error_after is not None else {}),
+            "kept_epoch": self.history.kept_epoch,
             "statistics_gap": self.history.statistics_gap,
             "notes": self.notes,
         }

@@ -310,6 +310,7 @@ class AdaptationRun:
             remove_adapters(learner.model)
             statistics.load_buffers(source_buffers)
             self.history.final = self.history.source
+            self.history.statistics_gap = None  # it was of the model that is not handed back
             predictions = Predictions(self.progress.source_classes, self.progress.source_confidence)
             verdict = Verdict("refused", f"{verdict.reason}; the source model is handed back")
         return predictions, verdict

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -191,6 +192,17 @@ def test_a_summary_for_people_and_the_files(tmp_path, capfd):
     rows = list(csv.DictReader((out / "predictions.csv").open()))
     assert len(rows) == 200
     assert json.loads((out / "summary.json").read_text())["recipe"]["epochs"] == 2
+
+
+def test_the_state_that_was_kept_is_named(tmp_path, capfd):
+    images = write_npz(tmp_path / "blurred.npz")
+    words = ["--model", "acclimate:digits", "--images", images, "--recipe", "ent", "--keep", "best"]
+    assert call(*words, "--set", "epochs=2") == 0
+    out = capfd.readouterr().out
+    said = re.search(r"^kept: the state (after epoch (\d)|before learning)$", out, re.MULTILINE)
+    assert said is not None
+    _, summary = call_json(capfd, *words, "--set", "epochs=2")
+    assert summary["kept_epoch"] == int(said[2] or 0)
 
 
 def test_running_it_again_prints_the_result_again(tmp_path, capfd):

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from acclimate.data import ClassList, ImageSource, Preprocessing, Skipped, open_images
+from acclimate.data.folder import find_images
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 SMALL = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.5,) * 3)
@@ -194,3 +195,11 @@ def test_a_quick_opening_shows_no_progress_bar(tmp_path, capsys):
     save(tmp_path / "a.png")
     open_images(tmp_path, preprocessing=SMALL)
     assert capsys.readouterr() == ("", "")
+
+
+def test_pictures_of_kinds_that_are_not_read_are_told(tmp_path: Path) -> None:
+    for name in ("one.HEIC", "two.heic", "three.avif", "notes.txt"):
+        (tmp_path / name).write_bytes(b"x")
+    save(tmp_path / "four.png")
+    with pytest.warns(AcclimateWarning, match=r"left out \(1 \.avif, 2 \.heic\)"):
+        assert find_images(tmp_path) == ["four.png"]

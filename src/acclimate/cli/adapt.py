@@ -101,7 +101,10 @@ def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> 
     if history.final is not None and result.error_after is not None:
         errors = f"{_percent(result.error_before)} % unadapted -> {_percent(result.error_after)} %"
         lines.append(f"error {errors} ({history.final.labelled:,} labelled images)")
-    if history.statistics_gap is not None:
+    if history.kept_epoch is not None:
+        kept = f"after epoch {history.kept_epoch}" if history.kept_epoch else "before learning"
+        lines.append(f"kept: the state {kept}")
+    if history.statistics_gap is not None and history.statistics_shift:
         gap = f"{history.statistics_gap:.1%}"
         lines.append(f"stored statistics answer {gap} of the images differently from batches")
     for event in history.events[:EVENTS_SHOWN]:

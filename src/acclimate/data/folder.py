@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acclimate.data.encoded import EncodedSource
 from acclimate.data.labels import ClassList, Labels, check_labels, labels_of_paths
 from acclimate.data.preprocessing import Preprocessing
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.metrics import Scoring
 
 __all__ = ["EXTENSIONS", "FolderSource", "find_images"]
 
 EXTENSIONS = frozenset(
     (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+)
+_UNREAD = frozenset(
+    (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raw")
 )
 
 
@@ -70,6 +75,7 @@ def find_images(root: Path) -> list[str]:
     if not root.is_dir():
         raise AcclimateError(f"expected a folder of images, but {root} is a file")
     files = list(_walk(root))
+    unread = Counter(file.suffix.lower() for file in files if file.suffix.lower() in _UNREAD)
     images = sorted(
         file.relative_to(root).as_posix() for file in files if file.suffix.lower() in EXTENSIONS
     )
@@ -77,6 +83,14 @@ def find_images(root: Path) -> list[str]:
         known = ", ".join(sorted(extension[1:] for extension in EXTENSIONS))
         content = f"only {len(files)} other files" if files else "no files at all"
         raise AcclimateError(f"expected image files ({known}) in {root}, found {content}")
+    if unread:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(unread.items()))
+        warnings.warn(
+            f"pictures of kinds that are not read are left out ({kinds}); convert them to JPEG or "
+            "PNG to have them too",
+            AcclimateWarning,
+            stacklevel=2,
+        )
     return images
 
 
