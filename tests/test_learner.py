@@ -321,3 +321,22 @@ def test_source_and_teacher_are_shown_images_in_their_own_way() -> None:
     student = learner.forward(BATCHES[0]).logits.detach()
     moved = Learner(bn_net(), get_recipe("bn")).predict(BATCHES[0] + 1)
     torch.testing.assert_close(student, moved)
+
+
+class Closed(nn.Module):
+    """A model that turns gradients off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = bn_net()
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.net(x)
+        return logits
+
+
+def test_a_model_that_turns_gradients_off_is_refused() -> None:
+    learner = Learner(Closed(), get_recipe("ent"))
+    with pytest.raises(AcclimateError, match="do not depend on what is to learn"):
+        learner.step(images())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import os
@@ -12,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -343,3 +345,14 @@ def test_saved_files_may_be_read_by_whom_the_umask_lets(result, tmp_path):
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "shared").iterdir()}
     assert set(modes.values()) == {0o644}, modes
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, partial(torch.compile, backend="eager")])
+def test_what_a_wrapped_model_learnt_is_saved_for_the_plain_one(wrap, tmp_path):
+    model = load_digits_model().model
+    wrapped = adapt(model=replace(load_digits_model(), model=wrap(copy.deepcopy(model))))
+    wrapped.save(tmp_path / "run")
+    assert set(load_file(tmp_path / "run/model.safetensors")) == set(model.state_dict())
+    for other in (model, wrap(copy.deepcopy(model))):
+        loaded = AdaptationResult.load(tmp_path / "run", other)
+        assert torch.equal(loaded.predictions, wrapped.predictions)

@@ -94,6 +94,16 @@ def test_a_source_near_chance_is_not_called_helped():
     assert "near chance" in judge(near_chance).reason
 
 
+def test_a_model_that_knows_nothing_is_not_called_helped():
+    record = History(
+        source=scores(agreement=None, confidence=0.12, class_counts=(10,) * 10),
+        final=scores(confidence=0.4),
+        statistics_shift=[0.3, 0.1],
+    )
+    assert judge(record).word == "neutral"
+    assert "hardly surer than chance" in judge(record).reason
+
+
 def test_a_late_shift_with_more_classes_in_use_is_a_few_classes_and_no_new_look():
     spread = scores(diversity=9.0)
     late, early = [0.1, 0.1, 1.0], [1.0, 0.1, 0.1]

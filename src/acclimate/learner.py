@@ -297,6 +297,11 @@ class Learner:
         images = self._count(step.images)
         total = sum(mean_term(t, weights, counting, images) for t in terms if t is not None)
         assert isinstance(total, Tensor)
+        if not total.requires_grad:
+            raise AcclimateError(
+                "the model's answers do not depend on what is to learn: does its forward pass turn "
+                "gradients off, or return something else before its logits?"
+            )
         total.backward()
         self.backwards += 1
         loss = total.detach()

@@ -162,7 +162,7 @@ class AdaptationResult:
 
 def _fill(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
     try:
-        model.load_state_dict(tensors)
+        unwrapped(model).load_state_dict(tensors)
     except RuntimeError as error:
         first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise AcclimateError(
@@ -173,4 +173,16 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """A model's state without what is no tensor (a module's own extra state)."""
-    return {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}
+    return {k: v for k, v in unwrapped(model).state_dict().items() if isinstance(v, Tensor)}
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The plain model inside those that torch.compile and DataParallel make of it.
+
+    >>> unwrapped(nn.DataParallel(nn.Linear(2, 2)))
+    Linear(in_features=2, out_features=2, bias=True)
+    """
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        return unwrapped(model.module)
+    inner = getattr(model, "_orig_mod", None)  # torch.compile's; its class has no public name
+    return unwrapped(inner) if isinstance(inner, nn.Module) else model

@@ -54,9 +54,10 @@ class Stream(nn.Module):
     ``stream(images)`` returns logits, by default those computed *before* learning from the batch
     (``answer="before"``); ``answer="after"`` costs a second forward pass. ``episodic`` answers
     after the update and forgets everything after each batch. Batches may have any size; a single
-    image is normalised with a mixture of its own and the source's statistics (1 : 16). The learning
-    rate holds for the recipe's own batch size; name another ``batch_size`` and it is scaled
-    linearly.
+    image is normalised with a mixture of its own and the source's statistics (1 : 16). From a few
+    images batch statistics are mostly noise, and answers can be worse than the source model's: take
+    ``normalization=mixture`` for batches of fewer than some thirty. The learning rate holds for the
+    recipe's own batch size; name another ``batch_size`` and it is scaled linearly.
 
     The guard looks at the source model's answers on every ``check_every``-th batch, which costs one
     gradient-free forward pass there: 1/``check_every`` forward passes per batch on average. A batch

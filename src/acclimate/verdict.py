@@ -32,6 +32,9 @@ FEW_IMAGES = 50
 LESS_SURE = 0.5
 """Mean confidence that falls below this share of the source model's speaks against the answers."""
 
+HARDLY = 0.1
+"""Mean confidence this little of the way from chance to certainty: the model knows nothing here."""
+
 NO_SURER = 0.02
 """Confidence gained per overturned answer that is no more than noise."""
 
@@ -94,6 +97,13 @@ def judge(history: History, *, went_wrong: str | None = None) -> Verdict:
     doubt = _doubt_of_statistics(history, source, start) if start is not None else None
     if doubt is not None:
         return doubt
+    chance = 1 / max(len(source.class_counts), 2)
+    if source.confidence < chance + HARDLY * (1 - chance):
+        return Verdict(
+            "neutral",
+            f"{changed}, but the source model is hardly surer than chance (confidence "
+            f"{source.confidence:.2f}): are these its trained weights?",
+        )
     if earned_confidence(source, final) < NO_SURER:
         return Verdict(
             "neutral",
