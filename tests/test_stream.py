@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -418,3 +419,20 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
 def test_what_is_no_tensor_is_refused() -> None:
     with pytest.raises(AcclimateError, match="expected a batch of images as a tensor"):
         Stream(bn_net())(BATCHES[0].numpy())
+
+
+@pytest.mark.parametrize(
+    ("images", "options", "warned"),
+    [(2, {}, True), (15, {}, True), (16, {}, False), (4, {"normalization": "mixture"}, False)],
+)
+def test_batches_of_few_images_are_warned_of(
+    images: int, options: dict[str, Any], warned: bool
+) -> None:
+    stream = Stream(bn_net(), "ent", options=options)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        stream(torch.cat(BATCHES[:2])[:images])
+        stream(torch.cat(BATCHES[:2])[:images])
+    assert [f"statistics of {images} images" in str(each.message) for each in told] == [
+        True
+    ] * warned

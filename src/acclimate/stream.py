@@ -20,6 +20,7 @@ from acclimate.guard import Guard, Watch, drift, make_guard, warn_of_temperature
 from acclimate.history import Event
 from acclimate.learner import Learner, scaling_note
 from acclimate.models import LoadedModel
+from acclimate.normalization import BatchStatistics
 from acclimate.presets import find_preset, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
@@ -27,6 +28,9 @@ from acclimate.state import pack, transform, under, unpack
 from acclimate.words import Speed
 
 __all__ = ["Stream"]
+
+FEW = 16
+"""Batch statistics of fewer images are warned of."""
 
 PATIENCE = 3
 """After this many rollbacks in a row the stream stops learning and only predicts."""
@@ -56,7 +60,7 @@ class Stream(nn.Module):
     after the update and forgets everything after each batch. Batches may have any size; a single
     image is normalised with a mixture of its own and the source's statistics (1 : 16). From a few
     images batch statistics are mostly noise, and answers can be worse than the source model's: take
-    ``normalization=mixture`` for batches of fewer than some thirty. The learning rate holds for the
+    ``normalization=mixture`` for batches of fewer than 16. The learning rate holds for the
     recipe's own batch size; name another ``batch_size`` and it is scaled linearly.
 
     The guard looks at the source model's answers on every ``check_every``-th batch, which costs one
@@ -156,6 +160,7 @@ class Stream(nn.Module):
         if self._unchosen:  # the first batch tells what is faster
             self.learner.network.accelerate(choose(self.model, images, speed=self.speed))
             self._unchosen = False
+            self._warn_of_few(len(images))
         if self.paused:
             answer = self.learner.answer(images)
             fit = self._is_fit(answer)
@@ -168,6 +173,17 @@ class Stream(nn.Module):
                 answer = self.learner.answer(images)
         # Batch statistics spread one broken image over the whole batch; the source's do not.
         return answer if fit else self.learner.source_forward(images).logits
+
+    def _warn_of_few(self, images: int) -> None:
+        batch = isinstance(self.learner.recipe.normalization, BatchStatistics)
+        if batch and self.learner.statistics.layers and 1 < images < FEW:
+            warnings.warn(
+                f"statistics of {images} images are mostly noise, and answers may be worse than "
+                f"the source model's: for batches of fewer than {FEW} take "
+                "options={'normalization': 'mixture'}",
+                AcclimateWarning,
+                stacklevel=4,
+            )
 
     def _is_broken(self, images: Tensor) -> bool:
         """Whether a picture has values that are not finite, which nothing can be learnt from."""
