@@ -151,7 +151,12 @@ def started(*words: str) -> subprocess.Popen[str]:
     """A sweep as a process group of its own, that has its first result."""
     command = [sys.executable, "-m", "acclimate", "bench", *BASE, *ROOT, *LONG, *words]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_hear_interrupts,
     )
     for _ in range(1200):
         if Path("sweep.db").exists() and len(Store("sweep.db")):
@@ -160,6 +165,11 @@ def started(*words: str) -> subprocess.Popen[str]:
         time.sleep(0.05)
     process.kill()
     raise AssertionError("no result in a minute")
+
+
+def _hear_interrupts() -> None:
+    """Tests that run in the background of a shell ignore them, and so would all they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def in_group(group: int) -> list[str]:
