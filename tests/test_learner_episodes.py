@@ -11,9 +11,10 @@ from torch import Tensor
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner, scaling_note
+from acclimate.learner import Learner
 from acclimate.objectives import Objective, entropy
 from acclimate.optimizers import SGD
+from acclimate.presets import scaling_note
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
 from nets import bn_net, gn_net, images, same_tensors, snapshot

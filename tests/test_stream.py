@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import copy
 import io
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from acclimate.acceleration import EXACT, Acceleration
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard import Guard
 from acclimate.learner import Learner
 from acclimate.recipes import get_recipe
 from acclimate.stream import Stream
-from nets import CLASSES, bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
+from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 
 LR = {"optimizer.lr": 0.05}
 ADAM = {"optimizer": "adam", "optimizer.lr": 1e-3}
@@ -354,85 +351,3 @@ def test_a_model_that_cannot_be_copied_says_how_else() -> None:
     with pytest.raises(AcclimateError, match=r"no copies of me\); pass inplace=True"):
         Stream(net, "ent")
     Stream(net, "ent", inplace=True)(BATCHES[0])
-
-
-@pytest.mark.parametrize("recipe", ["ent", "bn", "cotta", "memo", "lame", "adacontrast"])
-def test_an_empty_batch_teaches_nothing(recipe: str) -> None:
-    stream = Stream(bn_net(), recipe)
-    stream(BATCHES[0])
-    before = stream.state_dict()["_extra_state"]
-    assert stream(BATCHES[0][:0]).shape == (0, CLASSES)
-    assert same_tensors(stream.state_dict()["_extra_state"], before)
-    assert stream.events == []
-
-
-def test_episodes_begin_from_the_state_that_was_loaded() -> None:
-    options = {**LR, "epochs": 1}
-    taught = Stream(bn_net(seed=1), "ent", options=options, episodic=True)
-    stream = Stream(bn_net(), "ent", options=options, episodic=True)
-    stream(BATCHES[0])
-    stream.load_state_dict(taught.state_dict())
-    torch.testing.assert_close(run(stream, BATCHES[:3]), run(taught, BATCHES[:3]))
-
-
-def test_a_rate_survives_a_stay_in_half_precision() -> None:
-    stream = Stream(bn_net(), "ent", options={"optimizer.lr": 2e-8})
-    stream.half().float().reset()
-    assert stream.learner.states["optimizer"].param_groups[0]["lr"] == 2e-8
-
-
-@pytest.mark.parametrize("recipe", ["ent", "bn"])
-def test_what_is_faster_is_chosen_anew_where_a_stream_moves(recipe: str) -> None:
-    stream = Stream(bn_net(), recipe)
-    stream.learner.network.accelerate(Acceleration(half=True, fused=True), verified=True)
-    stream.double()
-    assert stream.learner.network.acceleration == EXACT
-    assert stream(BATCHES[0].double()).dtype == torch.float64
-
-
-@pytest.mark.parametrize("recipe", ["ent", "bn-prior", "rotta", "note", "cotta", "memo"])
-def test_a_stream_can_be_saved_as_it_is(recipe: str) -> None:
-    stream, file = Stream(bn_net(), recipe), io.BytesIO()
-    run(stream, BATCHES[:2])
-    torch.save(stream, file)
-    file.seek(0)
-    other = torch.load(file, weights_only=False)
-    torch.testing.assert_close(run(other, BATCHES[2:5]), run(stream, BATCHES[2:5]))
-
-
-def test_threads_take_turns() -> None:
-    stream, alone = (Stream(bn_net(), "ent", options=LR) for _ in range(2))
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(stream, [BATCHES[0]] * 40))
-    assert stream.learner.steps == 40
-    expected = run(alone, [BATCHES[0]] * 40)
-    firsts = sorted(float(answer.sum()) for answer in answers)
-    torch.testing.assert_close(firsts, sorted(float(answer.sum()) for answer in expected))
-
-
-@pytest.mark.parametrize("model", ["timm:resnet50", 3])
-def test_what_is_no_model_is_refused(model: Any) -> None:
-    with pytest.raises(AcclimateError, match=r"expected a model .*models\.load"):
-        Stream(model)
-
-
-def test_what_is_no_tensor_is_refused() -> None:
-    with pytest.raises(AcclimateError, match="expected a batch of images as a tensor"):
-        Stream(bn_net())(BATCHES[0].numpy())
-
-
-@pytest.mark.parametrize(
-    ("images", "options", "warned"),
-    [(2, {}, True), (15, {}, True), (16, {}, False), (4, {"normalization": "mixture"}, False)],
-)
-def test_batches_of_few_images_are_warned_of(
-    images: int, options: dict[str, Any], warned: bool
-) -> None:
-    stream = Stream(bn_net(), "ent", options=options)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        stream(torch.cat(BATCHES[:2])[:images])
-        stream(torch.cat(BATCHES[:2])[:images])
-    assert [f"statistics of {images} images" in str(each.message) for each in told] == [
-        True
-    ] * warned

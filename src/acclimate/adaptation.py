@@ -19,12 +19,13 @@ from acclimate.data.labels import Labels
 from acclimate.data.shift import Shift, ShiftedSource
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.guard import Guard, make_guard, warn_of_temperatures
-from acclimate.learner import Learner, scaling_note
+from acclimate.learner import Learner
 from acclimate.models import LoadedModel, preprocessing_of
+from acclimate.models.record import module_of
 from acclimate.normalization import BatchStatistics, batch_norm_layers
 from acclimate.outputs import logits_of
 from acclimate.passes import Passes
-from acclimate.presets import tuned_recipe
+from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
 from acclimate.result import AdaptationResult
@@ -99,12 +100,7 @@ def adapt(
     """
     with parallel.together():  # a mistake in one process must not leave the others waiting
         loaded = model if isinstance(model, LoadedModel) else None
-        module = loaded.model if loaded else model
-        if not isinstance(module, nn.Module):
-            raise AcclimateError(
-                f"expected a torch.nn.Module or a loaded model, got {type(module).__name__}; "
-                "acclimate.models.load('timm:resnet50') loads one by name"
-            )
+        module = module_of(model)
         if not 0 <= seed < 2**63:
             raise AcclimateError(f"expected a seed >= 0 and < 2**63, got {seed}")
         if keep not in get_args(Keep):

@@ -24,7 +24,7 @@ from acclimate.state import pack, transform, under, unpack
 from acclimate.step import Step
 from acclimate.verification import verify
 
-__all__ = ["Learner", "StepResult", "scaling_note"]
+__all__ = ["Learner", "StepResult"]
 
 DEFAULT_LR = 1e-3
 """The paper's rate for a ResNet-50, where neither recipe nor preset names one."""
@@ -394,14 +394,3 @@ class Learner:
             parameter.grad = None
             parameter.requires_grad_(self._asked_gradient.get(name, True))
         return self.model
-
-
-def scaling_note(learner: Learner) -> list[str]:
-    """Said out loud: that the learning rate was scaled with the batch size."""
-    recipe, size = learner.recipe, learner.batch_size
-    if not recipe.learns or size == recipe.batch_size or recipe.episode == "image":
-        return []
-    return [
-        f"learning rate {learner.lr * recipe.batch_size / size:g} holds for batches of "
-        f"{recipe.batch_size}; scaled linearly to {learner.lr:g} for batches of {size}"
-    ]

@@ -7,13 +7,21 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from acclimate.learner import DEFAULT_LR
+from acclimate.learner import DEFAULT_LR, Learner
 from acclimate.models.paper import preset_name
 from acclimate.normalization import Source
 from acclimate.optimizers import SGD
 from acclimate.recipe import Recipe
 
-__all__ = ["PRESETS", "Preset", "default_epochs", "default_lr", "find_preset", "tuned_recipe"]
+__all__ = [
+    "PRESETS",
+    "Preset",
+    "default_epochs",
+    "default_lr",
+    "find_preset",
+    "scaling_note",
+    "tuned_recipe",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,4 +144,15 @@ def tuned_recipe(
     return tuned, [
         f"{origin}: {rate} for batches of {tuned.batch_size}{scaled}, "
         f"{tuned.epochs} epoch(s) over {images} images"
+    ]
+
+
+def scaling_note(learner: Learner) -> list[str]:
+    """Said out loud: that the learning rate was scaled with the batch size."""
+    recipe, size = learner.recipe, learner.batch_size
+    if not recipe.learns or size == recipe.batch_size or recipe.episode == "image":
+        return []
+    return [
+        f"learning rate {learner.lr * recipe.batch_size / size:g} holds for batches of "
+        f"{recipe.batch_size}; scaled linearly to {learner.lr:g} for batches of {size}"
     ]

@@ -18,10 +18,11 @@ from acclimate.copying import copy_model
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard import Guard, Watch, drift, make_guard, warn_of_temperatures
 from acclimate.history import Event
-from acclimate.learner import Learner, scaling_note
+from acclimate.learner import Learner
 from acclimate.models import LoadedModel
+from acclimate.models.record import module_of
 from acclimate.normalization import BatchStatistics
-from acclimate.presets import find_preset, tuned_recipe
+from acclimate.presets import find_preset, scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
 from acclimate.state import pack, transform, under, unpack
@@ -96,12 +97,7 @@ class Stream(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        module = model.model if isinstance(model, LoadedModel) else model
-        if not isinstance(module, nn.Module):
-            raise AcclimateError(
-                f"expected a model (an nn.Module), got {type(model).__name__}; "
-                "acclimate.models.load('timm:resnet50') loads one by name"
-            )
+        module = module_of(model)
         chosen = get_recipe(recipe, options)
         name = model.name if isinstance(model, LoadedModel) else type(module).__name__
         self.notes: list[str] = []
@@ -253,14 +249,11 @@ class Stream(nn.Module):
 
     def reset(self) -> None:
         """Forget everything learnt: back to the source model."""
-        self._restart()
+        self.learner.load_state_tensors(self._fresh)
         self._watch = Watch()
         self._watch.start(self.learner)
         self.events.clear()
         self.resume()
-
-    def _restart(self) -> None:
-        self.learner.load_state_tensors(self._fresh)
 
     def train(self, mode: bool = True) -> Stream:
         """A stream sets the modes of its layers itself; ``train`` and ``eval`` leave them alone."""

@@ -8,9 +8,10 @@ from torch import nn
 
 from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
+from acclimate.errors import AcclimateError
 from acclimate.models.layers import norm_layers
 
-__all__ = ["LoadedModel"]
+__all__ = ["LoadedModel", "module_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,17 @@ class LoadedModel:
             "weights": self.source,
         }
         return "\n".join([self.name, *(f"  {key:<14} {value}" for key, value in rows.items())])
+
+
+def module_of(model: nn.Module | LoadedModel) -> nn.Module:
+    """The network itself, of a model as users give it."""
+    module = model.model if isinstance(model, LoadedModel) else model
+    if not isinstance(module, nn.Module):
+        raise AcclimateError(
+            f"expected a torch.nn.Module or a loaded model, got {type(module).__name__}; "
+            "acclimate.models.load('timm:resnet50') loads one by name"
+        )
+    return module
 
 
 def _span(classes: ClassList) -> str:
