@@ -101,6 +101,19 @@ def test_the_cost_of_a_step_in_forward_passes_is_the_measured_one():
     assert f"{rate} images a second, {ratio} times plain PyTorch" in readme
 
 
+def test_the_rate_at_which_pictures_come_is_the_measured_one():
+    stored = json.loads((ROOT / "benchmarks/results/input.json").read_text())
+    rates, ratios = stored["images per second"], stored["ratio to synthetic"]
+    page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
+    for words in (
+        f"the loop runs at {rates['synthetic']:,.0f} images/s",
+        f"at {ratios['epoch 2']:.3f} of that, epoch 3 at {ratios['epoch 3']:.3f}",
+        f"an epoch from the host's memory at {ratios['host']:.3f}",
+        f"waits for the {stored['epoch 1 waits for the']}, {rates['epoch 1']:,.0f} images/s",
+    ):
+        assert words in page
+
+
 def test_every_recipe_is_on_the_page_of_methods():
     page = (ROOT / "docs/methods.md").read_text()
     rows = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import acclimate
-from acclimate.acceleration import EXACT, Acceleration, choose, choosing, differs
+from acclimate.acceleration import EXACT, PLAIN, Acceleration, choose, choosing, differs
 from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.learner import Learner
@@ -75,9 +75,35 @@ def test_the_model_is_handed_back_as_it_came() -> None:
     learner.step(pictures())
     released = learner.release()
     assert {name: p.stride() for name, p in released.named_parameters()} == strides
-    assert learner.network.acceleration == EXACT
     with torch.no_grad():
         assert released(pictures()).dtype == torch.float32
+
+
+@pytest.mark.parametrize(("how", "afterwards"), [(FAST, PLAIN), (EXACT, EXACT)])
+def test_a_model_handed_back_runs_as_torch_runs_it_unless_it_was_to_be_exact(
+    how: Acceleration, afterwards: Acceleration
+) -> None:
+    learner = Learner(small(), get_recipe("ent", LR), acceleration=how)
+    learner.step(pictures())
+    learner.release()
+    assert learner.network.acceleration == afterwards
+    learner.release()
+    assert learner.network.acceleration == afterwards
+
+
+def test_exact_kernels_are_the_only_ones_that_are_deterministic() -> None:
+    cudnn = torch.backends.cudnn
+    device = torch.device("cuda")  # flags, which can be set where there is none
+
+    def flags(how: Acceleration) -> tuple[bool, bool, bool]:
+        with how.kernels(device):
+            return cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32
+
+    assert flags(EXACT) == (True, False, False)
+    assert flags(FAST) == (False, True, True)
+    for allowed in (True, False):
+        with cudnn.flags(enabled=True, deterministic=False, benchmark=False, allow_tf32=allowed):
+            assert flags(PLAIN) == (False, False, allowed)
 
 
 # Checking

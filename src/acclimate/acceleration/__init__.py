@@ -1,6 +1,6 @@
 """Faster steps that give the same answers: memory format and precision, chosen and checked."""
 
-from acclimate.acceleration.applied import EXACT, Acceleration
+from acclimate.acceleration.applied import EXACT, PLAIN, Acceleration
 from acclimate.acceleration.choosing import check_speed, choose
 from acclimate.acceleration.fused_norm import interferes
 from acclimate.acceleration.recording import Aside, Recorder
@@ -9,6 +9,7 @@ from acclimate.acceleration.verifying import differs, turns_away
 
 __all__ = [
     "EXACT",
+    "PLAIN",
     "Acceleration",
     "Aside",
     "Recorder",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-__all__ = ["EXACT", "Acceleration"]
+__all__ = ["EXACT", "PLAIN", "Acceleration"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +83,10 @@ class Acceleration:
     def kernels(self, device: torch.device) -> Iterator[None]:
         """For a whole step, loss and backward pass included: which kernels may be chosen."""
         with _autocast(device, enabled=False):
-            if device.type != "cuda":
+            exact = self.deterministic
+            if device.type != "cuda" or not (exact or self.changes):
                 yield
                 return
-            exact = self.deterministic
             with torch.backends.cudnn.flags(
                 enabled=True, benchmark=not exact, deterministic=exact, allow_tf32=not exact
             ):
@@ -101,4 +101,7 @@ def _autocast(device: torch.device, *, enabled: bool) -> contextlib.AbstractCont
 
 
 EXACT = Acceleration(deterministic=True)
-"""The model as it is."""
+"""The model as it is, to the last bit."""
+
+PLAIN = Acceleration()
+"""The model as torch runs it by itself: on a GPU, with whatever kernels the user has allowed."""
