@@ -51,8 +51,9 @@ def headline(rows: Sequence[Row]) -> str:
         raise TableError("expected results, got none")
     rows = [_named(row) for row in rows]
     _check_rows(rows)
-    all_severities = _table([row for row in rows if row["recipe"] not in LABELS], METHODS, None)
-    hardest = [row for row in rows if row["severity"] == HARDEST]
+    at_all = {row["model"] for row in rows if row["severity"] != HARDEST}
+    all_severities = [r for r in rows if r["model"] in at_all and r["recipe"] not in LABELS]
+    hardest = _table([row for row in rows if row["severity"] == HARDEST], METHODS | LABELS, HARDEST)
     return "\n".join(
         [
             "Top-1 error in percent; in brackets what the paper prints. Reduction: of the error "
@@ -60,11 +61,11 @@ def headline(rows: Sequence[Row]) -> str:
             "",
             f"Mean over {CORRUPTIONS} corruptions × {SEVERITIES} severities:",
             "",
-            all_severities,
+            _table(all_severities, METHODS, None),
             "",
-            f"At severity {HARDEST}{_seeds(hardest)}:",
+            f"At severity {HARDEST}{', ± over seeds' if '±' in hardest else ''}:",
             "",
-            _table(hardest, METHODS | LABELS, HARDEST),
+            hardest,
         ]
     )
 
@@ -179,11 +180,6 @@ def _reductions(errors: dict[str, float | None]) -> str:
 
 def _bracketed(words: str) -> str:
     return "" if words == "–" else f" ({words})"
-
-
-def _seeds(rows: Sequence[Row]) -> str:
-    seeds = len({row["seed"] for row in rows})
-    return f", ± over {seeds} seeds" if seeds > 1 else ""
 
 
 def _check_rows(rows: Sequence[Row]) -> None:

@@ -74,7 +74,11 @@ def test_the_difference_a_faster_run_makes_is_the_measured_one():
 
 @pytest.mark.parametrize(
     ("script", "page"),
-    [("speed_table", "docs/how-a-step-works.md"), ("methods", "docs/methods.md")],
+    [
+        ("speed_table", "docs/how-a-step-works.md"),
+        ("methods", "docs/methods.md"),
+        ("headline", "README.md"),
+    ],
 )
 def test_tables_in_pages_are_those_of_the_stored_results(script, page, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
