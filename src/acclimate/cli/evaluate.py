@@ -95,6 +95,7 @@ def _parts(args: argparse.Namespace, loaded: LoadedModel) -> list[Part]:
             shifts,
             split=args.split,
             preprocessing=loaded.preprocessing,
+            classes=loaded.classes,
             incomplete=bool(args.incomplete),
             progress=not args.quiet,
             device=device,

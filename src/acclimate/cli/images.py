@@ -100,6 +100,7 @@ def images_to_adapt(args: argparse.Namespace, loaded: LoadedModel) -> tuple[Any,
         shift=own,
         severity=severity,
         preprocessing=loaded.preprocessing,
+        classes=loaded.classes,
         progress=not args.quiet,
         incomplete=bool(args.incomplete),
     )

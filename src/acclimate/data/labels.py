@@ -15,7 +15,14 @@ from torch import Tensor
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["ClassList", "Labels", "check_labels", "labels_of_paths", "match_classes"]
+__all__ = [
+    "ClassList",
+    "Labels",
+    "check_labels",
+    "classes_named",
+    "labels_of_paths",
+    "match_classes",
+]
 
 Labels: TypeAlias = Sequence[int] | Tensor | NDArray[np.integer]
 """One class number per picture, -1 where unknown."""
@@ -77,6 +84,16 @@ def match_classes(folders: Sequence[str], classes: ClassList | None) -> list[int
     if unmatched:
         raise _unmatched_error(unmatched, len(folders), classes)
     return [index for index in mixed if index is not None]
+
+
+def classes_named(names: Sequence[str], classes: ClassList) -> list[int | None]:
+    """The class that each name means, by name or by id, or None.
+
+    >>> classes_named(["Dog", "n02", "3"], ClassList(("cat", "dog"), ids=("n01", "n02")))
+    [1, 1, None]
+    """
+    rules = _naming_rules(classes)
+    return [next((i for rule in rules if (i := rule(name)) is not None), None) for name in names]
 
 
 def labels_of_paths(

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from acclimate.data import ImageSource, Preprocessing
+from acclimate.data import ClassList, ImageSource, Preprocessing
 from acclimate.data.benchmarks import (
     Dataset,
     check_dataset,
@@ -111,6 +111,7 @@ def dataset_parts(
     *,
     split: str | None = None,
     preprocessing: Preprocessing | None = None,
+    classes: ClassList | None = None,
     incomplete: bool = False,
     progress: bool = True,
     device: torch.device | str = "cpu",
@@ -124,6 +125,7 @@ def dataset_parts(
             data set without shifts takes those of `image_parts`.
         split: which part of it; None is its first.
         preprocessing: how the model was fed; None is what is usual for the data set.
+        classes: the model's, where they are known: a data set of others is refused.
         incomplete: warn of wrong counts instead of refusing them.
         progress: show bars on stderr.
         device: where corruptions are made on the way, if they are.
@@ -138,6 +140,7 @@ def dataset_parts(
             shift=shift,
             severity=severity,
             preprocessing=preprocessing,
+            classes=classes,
             progress=progress,
             incomplete=incomplete,
         )

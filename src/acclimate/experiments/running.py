@@ -14,6 +14,7 @@ import torch
 
 from acclimate.adaptation import adapt
 from acclimate.copying import choose_device
+from acclimate.data.benchmarks import check_classes_fit, find_dataset
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.evaluation import Evaluation, evaluate, forgetting
 from acclimate.experiments._image_cache import ImageCache, Opened
@@ -110,6 +111,7 @@ class Worker:
             opened = self._images.shifted(job, loaded.preprocessing)
         else:
             opened, met = self._images.met(job, loaded.preprocessing)
+        check_classes_fit(find_dataset(job.dataset), opened.images, loaded.classes)
         loading = time.perf_counter() - began
         preprocessing = opened.images.preprocessing
         about: dict[str, Any] = {

@@ -18,6 +18,7 @@ from acclimate.data.benchmarks import (
     usps,
     wilds,
 )
+from acclimate.data.benchmarks._fitting import check_classes_fit
 from acclimate.data.benchmarks.mnist_m_builder import build_mnist_m
 from acclimate.data.benchmarks.registry import (
     Dataset,
@@ -34,6 +35,7 @@ __all__ = [
     "Dataset",
     "Request",
     "build_mnist_m",
+    "check_classes_fit",
     "check_dataset",
     "cifar",
     "cifar_10_1",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from acclimate.data.base import ImageSource
+from acclimate.data.benchmarks._fitting import check_classes_fit
 from acclimate.data.benchmarks.record import Dataset, Request
 from acclimate.data.corruptions import SEVERITIES
+from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.registry import Registry
@@ -71,6 +73,7 @@ def open_dataset(
     shift: str | None = None,
     severity: int | None = None,
     preprocessing: Preprocessing | None = None,
+    classes: ClassList | None = None,
     cache: int | None = None,
     progress: bool = True,
     incomplete: bool = False,
@@ -84,6 +87,7 @@ def open_dataset(
         shift: which corruption or domain, for data sets that have them.
         severity: 1 to 5, for data sets that have severities.
         preprocessing: how the model was fed; None is what is usual for the data set.
+        classes: the model's, where they are known: a data set of others is refused.
         cache: bytes of pictures to keep in memory; None is a third of what is available.
         progress: show a progress bar on stderr when opening takes longer than a second.
         incomplete: go on, with a warning, when files or classes are missing or unreadable.
@@ -110,6 +114,7 @@ def open_dataset(
         request.object_to(
             f"{len(source.skipped)} of {total} images of {name} cannot be read ({first}{more})"
         )
+    check_classes_fit(request.dataset, source, classes)
     return source
 
 

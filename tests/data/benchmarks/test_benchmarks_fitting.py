@@ -1,0 +1,122 @@
+"""A data set is refused by a model whose numbers mean other classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from acclimate.cli import main
+from acclimate.data import ClassList, Preprocessing
+from acclimate.data.arrays import ArraySource
+from acclimate.data.benchmarks import check_classes_fit, find_dataset, open_dataset
+from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
+from acclimate.data.benchmarks.stl10 import STL10_CLASSES
+from acclimate.data.imagenet import imagenet_classes
+from acclimate.errors import AcclimateError
+from acclimate.experiments.job import Job
+from acclimate.experiments.running import Worker
+from acclimate.metrics import Scoring
+
+# Four pictures are not the ten thousand that are published.
+pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+
+PIXELS = np.zeros((4, 3, 32, 32), np.uint8)
+DIGITS = tuple("0123456789")
+
+
+def pictures(names) -> ArraySource:
+    return ArraySource(
+        PIXELS,
+        labels=torch.arange(4),
+        class_names=names,
+        preprocessing=Preprocessing(size=(32, 32)),
+    )
+
+
+@pytest.fixture
+def cifar10(tmp_path):
+    np.savez(tmp_path / "cifar10-test.npz", images=PIXELS.transpose(0, 2, 3, 1), labels=range(4))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("dataset", "names", "classes", "said"),
+    [
+        ("cifar10", CIFAR10_CLASSES, imagenet_classes(), "10 classes and 1,000"),
+        ("stl10", STL10_CLASSES, ClassList(CIFAR10_CLASSES), "class 1 is 'bird', in the model"),
+        (
+            "cifar10",
+            CIFAR10_CLASSES,
+            ClassList(tuple("abcdefghij")),
+            "'airplane', in the model",
+        ),
+        ("mnist", DIGITS, imagenet_classes(), "10 classes and 1,000"),
+    ],
+)
+def test_other_classes_are_refused(dataset, names, classes, said):
+    with pytest.raises(AcclimateError, match=said) as caught:
+        check_classes_fit(find_dataset(dataset), pictures(names), classes)
+    assert f"choose a model for {dataset}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "names", "classes"),
+    [
+        ("cifar10", CIFAR10_CLASSES, ClassList(CIFAR10_CLASSES)),
+        ("cifar10", CIFAR10_CLASSES, ClassList(("plane", "car", *CIFAR10_CLASSES[2:]))),
+        ("cifar10", CIFAR10_CLASSES, ClassList(tuple(f"LABEL_{n}" for n in range(10)))),
+        ("cifar10", CIFAR10_CLASSES, None),
+        ("imagenet", ("n01440764", "n02102040"), imagenet_classes()),  # only some of them are there
+        ("imagenetv2", tuple(map(str, range(1000))), imagenet_classes()),
+        ("mnist", DIGITS, ClassList(DIGITS)),
+    ],
+)
+def test_the_same_classes_are_taken_and_what_nobody_knows(dataset, names, classes):
+    check_classes_fit(find_dataset(dataset), pictures(names), classes)
+
+
+def test_a_map_says_itself_what_fits():
+    images = pictures(("a", "b"))
+    images.scoring = Scoring(label_of=torch.zeros(1000, dtype=torch.int64))
+    check_classes_fit(find_dataset("imagenet-r"), images, imagenet_classes())
+
+
+def test_a_data_set_is_opened_for_a_model_of_its_classes(cifar10):
+    opened = open_dataset("cifar10", cifar10, classes=ClassList(CIFAR10_CLASSES), incomplete=True)
+    assert len(opened) == 4
+    with pytest.raises(AcclimateError, match="not the model's"):
+        open_dataset("cifar10", cifar10, classes=imagenet_classes(), incomplete=True)
+
+
+def test_commands_and_jobs_refuse_it(cifar10, capfd, monkeypatch):
+    monkeypatch.syspath_prepend(str(cifar10))
+    model = "acclimate:wrn-26-2-bn-cifar10"
+    words = ["--dataset", "cifar10", "--root", str(cifar10), "--incomplete", "--quiet"]
+    assert main(["evaluate", "--model", model, *words]) == 0
+    capfd.readouterr()
+    for command in ("evaluate", "adapt"):
+        weights = ["--model", "py:fitting_models:flowers"]
+        (cifar10 / "fitting_models.py").write_text(FLOWERS)
+        assert main([command, *weights, *words]) == 2
+        assert "class 0 is 'airplane', in the model 'flower 0a'" in capfd.readouterr().err
+    worker = Worker({"cifar10": cifar10}, device="cpu", incomplete=True)
+    result = worker.run(Job(model="py:fitting_models:flowers", dataset="cifar10", recipe="none"))
+    assert (result.status, "choose a model for cifar10" in result.message) == ("failed", True)
+
+
+FLOWERS = """
+from torch import nn
+from acclimate.data import ClassList, Preprocessing
+from acclimate.models import LoadedModel
+
+
+def flowers():
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3072, 10))
+    return LoadedModel(
+        name="flowers",
+        model=model.eval(),
+        preprocessing=Preprocessing(size=(32, 32)),
+        classes=ClassList(tuple(f"flower {n}a" for n in range(10))),
+    )
+"""
