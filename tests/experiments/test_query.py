@@ -79,10 +79,22 @@ def test_spread_is_over_seeds(store):
     assert (cell.seeds, cell.parts, cell.expected_parts) == (3, 60, 60)
 
 
-def test_a_seed_that_lacks_something_shows(store):
+def test_a_seed_that_lacks_something_is_left_out_and_that_is_said(store):
     fill(store, errors(DEV), seed=0)
-    fill(store, errors(DEV[:3]), seed=1)
-    assert show(store).cell(("ent",)).missing == "3 of 4, 35 of 40 parts"
+    fill(store, dict.fromkeys(errors(DEV[:3]), 99.0), seed=1)
+    fill(store, {cell: e + 2 for cell, e in errors(DEV).items()}, seed=2)
+    cell = show(store).cell(("ent",))
+    assert cell.value == pytest.approx(fmean(errors(DEV).values()) + 1)
+    assert (cell.missing, cell.complete) == ("2 of 3 seeds", False)
+    assert (cell.seeds, cell.all_seeds, cell.parts, cell.expected_parts) == (2, 3, 40, 40)
+
+
+def test_of_seeds_that_all_lack_something_those_on_the_most_count(store):
+    fill(store, errors(DEV[:3]), seed=0)
+    fill(store, dict.fromkeys(errors(DEV[1:], [5]), 99.0), seed=1)
+    cell = show(store).cell(("ent",))
+    assert cell.value == pytest.approx(fmean(errors(DEV[:3]).values()))
+    assert cell.missing == "3 of 4, 1 of 2 seeds"
 
 
 def test_nothing_else_is_averaged_over(store):

@@ -8,7 +8,7 @@ from acclimate.experiments import Job, Result, Store
 from acclimate.reporting.report_build import build_report
 from acclimate.reporting.report_means import mean_error
 from acclimate.reporting.report_settings import panels
-from acclimate.reporting.report_shown import choose
+from acclimate.reporting.report_shown import choose, side_by_side
 
 ERRORS = {"fog:5": 32.0, "gaussian_noise:5": 90.0, "gaussian_noise:3": 50.0}
 MEAN = 51.0  # of 32 and 70; of all three it is 57.33
@@ -69,7 +69,50 @@ def test_a_setting_is_chosen_by_the_mean_that_is_shown():
     assert dict(chosen.setting.options) == {"optimizer.lr": 1.0}
 
 
-def test_seeds_count_the_same_though_one_ran_on_less():
-    first, second = list(runs("ent", lr=0.1)), list(runs("ent", lr=0.1, seed=1))[:1]
-    assert mean_error([*first, *second]) == (MEAN + 32.0) / 2
+def test_seeds_count_the_same_and_one_that_ran_on_less_does_not():
+    first, second = list(runs("ent", lr=0.1)), list(runs("ent", lr=0.1, seed=1, more=8.0))
+    assert mean_error([*first, *second]) == MEAN + 4
+    assert mean_error([*first, *second[:1]]) == MEAN
     assert mean_error([]) is None
+
+
+def scored_at_the_end(result):
+    errors = {**result.record["errors"], "after_epoch": [None, 40.0], "before_update": [48.0, 44.0]}
+    return Result(job=result.job, record={**result.record, "errors": errors})
+
+
+def test_a_curve_has_points_where_all_of_its_runs_were_scored(tmp_path):
+    store = Store(tmp_path / "ends.db")
+    first, *others = map(scored_at_the_end, runs("ent", lr=0.1))
+    first.record["errors"]["after_epoch"][0] = 99.0  # it alone was scored after the first epoch
+    store.add_all([first, *others])
+    report = build_report(store)
+    assert entries(report, "epochs", "epoch") == [0.0, 2.0, 0.5, 1.5]
+    assert entries(report, "epochs", "top-1 error %") == [MEAN, 40.0, 48.0, 44.0]
+
+
+def test_figures_show_beside_each_other_what_ran_at_the_same_severities():
+    hardest = [each for each in runs("hard") if each.job.severity == 5]
+    two_seeds = [*runs("ent", lr=0.1), *hardest, *list(runs("ent", lr=0.1, seed=1))[:2]]
+    found = panels([*runs("bn"), *two_seeds])
+    (panel,) = found
+    shown, notes = side_by_side(panel, found)
+    shifts = {each.setting.recipe: [r.job.shift for r in each.results] for each in shown}
+    # At fog there is one severity, which all ran at.
+    assert shifts == {
+        "bn": [f"cifar/{shift}" for shift in ERRORS],
+        "ent": [f"cifar/{shift}" for shift in ERRORS],
+        "hard": ["cifar/fog:5"],
+    }
+    assert notes == [
+        "hard: not shown at 1 of 2 shifts, having run at fewer severities than others."
+    ]
+
+
+def test_what_ran_at_fewer_severities_everywhere_is_in_no_figure():
+    hardest = [each for each in runs("hard") if each.job.shift == "cifar/gaussian_noise:5"]
+    found = panels([*runs("bn"), *hardest])
+    (panel,) = found
+    shown, notes = side_by_side(panel, found)
+    assert [each.setting.recipe for each in shown] == ["bn"]
+    assert notes == ["hard: not shown at all, having run at fewer severities than others."]

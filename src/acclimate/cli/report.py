@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.reporting.report_page import report_page
 
     began = time.perf_counter()
-    out = Path(args.out).expanduser()
+    out = _page(Path(args.out).expanduser())
     store = Store(args.store, create=False)
     if out.resolve() == store.path.resolve():
         raise AcclimateError(f"expected --out to be a page, got the store {out} itself")
@@ -63,6 +63,13 @@ def run(args: argparse.Namespace) -> int:
         print(f"SVG only. {no_png}")
     print(f"Open {out} in a browser; it needs no server and no network.")
     return 0
+
+
+def _page(out: Path) -> Path:
+    """A folder gets a page in it, and a name an ending: browsers show text without one."""
+    if out.is_dir():
+        return out / "report.html"
+    return out if out.suffix else out.with_suffix(".html")
 
 
 def _figures(report: Report, folder: Path) -> tuple[list[Path], str | None]:

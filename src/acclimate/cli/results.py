@@ -136,8 +136,11 @@ def _notes(shown: Table) -> list[str]:
         notes.append(f"{severities} {', '.join(map(str, shown.severities))} only")
     if any(cell.std is not None for cell in shown.cells.values()):
         notes.append("± is the standard deviation over seeds")
-    if any(cell.missing and cell.parts for cell in shown.cells.values()):
+    begun = [cell for cell in shown.cells.values() if cell.parts]
+    if any(cell.parts < cell.expected_parts for cell in begun):
         notes.append("(12 of 15): a mean over that many of the shifts it is meant to be over")
+    if any(cell.seeds < cell.all_seeds for cell in begun):
+        notes.append("(2 of 3 seeds): a mean over those that ran on the most, and on the same")
     if shown.value == "mce" and any(_whole_without_number(c) for c in shown.cells.values()):
         notes.append("the mCE is relative to AlexNet on ImageNet-C; other data have an error alone")
     if shown.failed:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
 
-__all__ = ["Cell", "Measure", "Shifts", "cell_of", "mean_of_means"]
+__all__ = ["Cell", "Measure", "Shifts", "cell_of", "mean_of_means", "on_the_same"]
 
 Shifts: TypeAlias = Mapping[str | None, Mapping[int | None, float]]
 """A number for each corruption and severity."""
 
 Measure: TypeAlias = Callable[[Shifts], float | None]
+
+_Seed = TypeVar("_Seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,22 +25,24 @@ class Cell:
     Attributes:
         value: the mean over seeds; None where there is nothing, or too little for the measure.
         std: over seeds; None where there is one.
-        seeds: how many.
-        shifts: how many corruptions (or domains) enter, those of the seed with the fewest.
+        seeds: how many enter: those that ran on the most, and on the same.
+        all_seeds: how many there are.
+        shifts: how many corruptions (or domains) enter.
         expected_shifts: how many there are.
-        parts: how many corruptions at a severity enter, over all seeds.
+        parts: how many corruptions at a severity enter, over these seeds.
         expected_parts: how many there would have to be.
         images: labelled images behind one seed's number; None where that is not known.
         failed: how many results failed.
 
-    >>> print(Cell(value=21.34, std=0.5, seeds=3, shifts=12, expected_shifts=15, parts=180,
-    ...            expected_parts=225))
+    >>> print(Cell(value=21.34, std=0.5, seeds=3, all_seeds=3, shifts=12, expected_shifts=15,
+    ...            parts=180, expected_parts=225))
     21.3 ± 0.5 (12 of 15)
     """
 
     value: float | None
     std: float | None = None
     seeds: int = 0
+    all_seeds: int = 0
     shifts: int = 0
     expected_shifts: int = 0
     parts: int = 0
@@ -48,7 +53,7 @@ class Cell:
     @property
     def complete(self) -> bool:
         """Whether everything is there that the mean is meant to be over."""
-        return self.parts >= self.expected_parts
+        return self.parts >= self.expected_parts and self.seeds >= self.all_seeds
 
     @property
     def missing(self) -> str:
@@ -56,12 +61,14 @@ class Cell:
 
         Parts are counted over severities and seeds too, where not only whole shifts are missing.
         """
-        if self.complete:
-            return ""
-        words = f"{self.shifts} of {self.expected_shifts}"
-        if self.parts * self.expected_shifts != self.shifts * self.expected_parts:
-            words += f", {self.parts} of {self.expected_parts} parts"
-        return words
+        words = []
+        if self.parts < self.expected_parts:
+            words.append(f"{self.shifts} of {self.expected_shifts}")
+            if self.parts * self.expected_shifts != self.shifts * self.expected_parts:
+                words.append(f"{self.parts} of {self.expected_parts} parts")
+        if self.seeds < self.all_seeds:
+            words.append(f"{self.seeds} of {self.all_seeds} seeds")
+        return ", ".join(words)
 
     def text(self, digits: int = 1) -> str:
         """As a table shows it."""
@@ -86,16 +93,42 @@ def mean_of_means(shifts: Shifts) -> float | None:
     return _mean([_mean(list(values.values())) for values in shifts.values()])
 
 
+def on_the_same(by_seed: Mapping[_Seed, Shifts]) -> dict[_Seed, Shifts]:
+    """The seeds that ran on the most shifts and severities, and on the same.
+
+    The mean of one that ran on fewer is of other images, and tells nothing beside theirs.
+
+    >>> whole = {"fog": {1: 10.0, 5: 30.0}}
+    >>> sorted(on_the_same({0: whole, 1: {"fog": {5: 31.0}}, 2: {"fog": {1: 11.0, 5: 29.0}}}))
+    [0, 2]
+    """
+    first = next(iter(by_seed.values()), {})
+    if all(_same_places(first, each) for each in by_seed.values()):  # nearly always
+        return dict(by_seed)
+    alike: dict[frozenset[tuple[str | None, int | None]], dict[_Seed, Shifts]] = {}
+    for seed, shifts in by_seed.items():
+        places = frozenset((name, s) for name, values in shifts.items() for s in values)
+        alike.setdefault(places, {})[seed] = shifts
+    return alike[max(alike, key=lambda places: (len(places), len(alike[places])))]
+
+
+def _same_places(one: Shifts, other: Shifts) -> bool:
+    return one.keys() == other.keys() and all(
+        values.keys() == other[name].keys() for name, values in one.items()
+    )
+
+
 def cell_of(
     by_seed: Mapping[int, Shifts],
     *,
     measure: Measure,
     shifts: int,
     severities: int,
-    images: int | None = None,
+    images: Mapping[int, int] = MappingProxyType({}),
     failed: int = 0,
 ) -> Cell:
-    """A cell from the numbers of each seed, where so many shifts and severities are expected."""
+    """A cell from the numbers (and images) of each seed, where so much is expected."""
+    all_seeds, by_seed = len(by_seed), on_the_same(by_seed)
     numbers: Sequence[float] = [
         number for each in by_seed.values() if (number := measure(each)) is not None
     ]
@@ -103,11 +136,12 @@ def cell_of(
         value=_mean(numbers) if numbers else None,
         std=_spread(numbers) if len(numbers) > 1 else None,
         seeds=len(by_seed),
+        all_seeds=all_seeds,
         shifts=min((len(each) for each in by_seed.values()), default=0),
         expected_shifts=shifts,
         parts=sum(len(values) for each in by_seed.values() for values in each.values()),
         expected_parts=shifts * severities * max(len(by_seed), 1),
-        images=images,
+        images=min((images[seed] for seed in by_seed if seed in images), default=None),
         failed=failed,
     )
 

@@ -80,9 +80,9 @@ class Gathered:
         self._counted = self._counted and other._counted
 
     @property
-    def images(self) -> int | None:
-        """Labelled images behind the number of a seed; None where that is not known."""
-        return min(self._labelled.values()) if self._counted and self._labelled else None
+    def images(self) -> Mapping[int, int]:
+        """Labelled images behind the number of each seed; empty where that is not known."""
+        return self._labelled if self._counted else {}
 
 
 def gathered(

@@ -11,7 +11,7 @@ from acclimate.reporting.axes import Axis
 from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure
 from acclimate.reporting.report_looks import looks
 from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
-from acclimate.reporting.report_shown import choose
+from acclimate.reporting.report_shown import side_by_side
 
 __all__ = ["Pooled", "pooled", "reliability_figure"]
 
@@ -63,8 +63,9 @@ def reliability_figure(
     choices: Sequence[Choices] = (),
 ) -> ReportFigure | None:
     """A curve for each recipe; on the diagonal a model is as often right as it says."""
+    shown, left_out = side_by_side(panel, found, choices=choices)
     curves, notes = [], []
-    for chosen in choose(panel, found, choices=choices):
+    for chosen in shown:
         curve = pooled(chosen.results)
         if curve is None:
             continue
@@ -86,6 +87,6 @@ def reliability_figure(
         + ".",
         x=Axis(label="confidence %", low=0, high=102, marks=_SHARES),
         y=Axis(label="accuracy %", low=0, high=102, marks=_SHARES),
-        notes=notes,
+        notes=[*notes, *left_out],
         diagonal=True,
     )

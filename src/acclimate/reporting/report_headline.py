@@ -35,7 +35,8 @@ _ABOUT = (
 )
 _COVERAGE = (
     "Coverage: 12 of 15 is a mean over that many of the shifts it is meant to be over; parts are "
-    "shifts at a severity, from a seed. A number that covers another share than its row says so."
+    "shifts at a severity, from a seed. 2 of 3 seeds: a mean over those that ran on the most, and "
+    "on the same. A number that covers another share than its row says so."
 )
 
 
@@ -164,7 +165,7 @@ def _entry(cell: Cell, row: Cell) -> Entry:
     """A number; what it covers stands beside it only where that is not what its row covers."""
     if cell.value is None:
         return "–"
-    shown = replace(cell, expected_parts=0) if _covers_as(cell, row) else cell
+    shown = replace(cell, expected_parts=0, all_seeds=0) if _covers_as(cell, row) else cell
     return number_entry(cell.value, text=shown.text())
 
 

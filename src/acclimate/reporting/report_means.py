@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Generic, TypeVar
 
-from acclimate.experiments._cells import mean_of_means
+from acclimate.experiments._cells import mean_of_means, on_the_same
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_settings import Panel, panel_of
 
@@ -19,7 +19,8 @@ _K = TypeVar("_K")
 def mean_over_shifts(numbers: Iterable[tuple[Result, float]]) -> float:
     """The mean of a number of each result, of one at least, as tables have it.
 
-    Over severities, then corruptions, each of which counts the same, then seeds.
+    Over severities, then corruptions, each of which counts the same, then the seeds that ran on
+    the most, and on the same.
 
     >>> from acclimate.experiments import Job
     >>> shifts = {"fog:5": 32.0, "snow:5": 90.0, "snow:3": 50.0}
@@ -27,11 +28,12 @@ def mean_over_shifts(numbers: Iterable[tuple[Result, float]]) -> float:
     >>> mean_over_shifts(zip(results, shifts.values()))
     51.0
     """
-    runs: dict[tuple[Panel, int], dict[str | None, dict[int | None, float]]] = {}
+    runs: dict[Panel, dict[int, dict[str | None, dict[int | None, float]]]] = {}
     for result, number in numbers:
-        shifts = runs.setdefault((panel_of(result), result.job.seed), {})
+        shifts = runs.setdefault(panel_of(result), {}).setdefault(result.job.seed, {})
         shifts.setdefault(result.corruption, {})[result.job.severity] = number
-    means = [mean for shifts in runs.values() if (mean := mean_of_means(shifts)) is not None]
+    alike = [shifts for seeds in runs.values() for shifts in on_the_same(seeds).values()]
+    means = [mean for shifts in alike if (mean := mean_of_means(shifts)) is not None]
     return fsum(means) / len(means)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import floor
 from typing import Any
 
@@ -13,10 +13,10 @@ from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure
 from acclimate.reporting.report_looks import looks
 from acclimate.reporting.report_means import mean_error, mean_over_shifts
 from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
-from acclimate.reporting.report_shown import choose
+from acclimate.reporting.report_shown import side_by_side
 from acclimate.words import counted
 
-__all__ = ["balance_figure", "error_figure", "means"]
+__all__ = ["balance_figure", "error_figure", "known", "means"]
 
 _Found = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
 
@@ -25,20 +25,21 @@ def error_figure(
     panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
 ) -> ReportFigure | None:
     """The error after each epoch (epoch 0: statistics alone), and before updates during it."""
+    shown, left_out = side_by_side(panel, found, choices=choices)
     curves, flat, notes = [], [], []
-    for chosen in choose(panel, found, choices=choices):
+    for chosen in shown:
         name, recipe = setting_words(chosen.setting), chosen.setting.recipe
         after = means(chosen.results, lambda r: _listed(r, "after_epoch"))
         online = means(chosen.results, lambda r: _listed(r, "before_update"))
         start = means(chosen.results, lambda r: [_errors(r).get("start")])
-        if not after:
+        if not any(error is not None for error in after):
             one = mean_error(chosen.results)
             flat += [] if one is None else [(name, recipe, one)]
             continue
-        points = [*((0.0, e) for e in start), *((float(n), e) for n, e in enumerate(after, 1))]
+        points = known(enumerate([*start, *after]))
         curves.append(Curve(name=name, recipe=recipe, points=points))
         # An epoch's online predictions are made on the way from the epoch before it.
-        points = [(epoch - 0.5, error) for epoch, error in enumerate(online, 1)]
+        points = known((epoch - 0.5, error) for epoch, error in enumerate(online, 1))
         if points:
             curves.append(Curve(name=name, recipe=recipe, points=points, second=True))
         notes.append(f"{name}: {chosen.why}; {counted(len(chosen.results), 'result')}.")
@@ -60,7 +61,7 @@ def error_figure(
         ),
         x=_epochs(last),
         y=Axis(label="top-1 error %", low=low, high=high),
-        notes=notes,
+        notes=[*notes, *left_out],
     )
 
 
@@ -71,17 +72,19 @@ def balance_figure(
 
     A collapse drives it up.
     """
+    shown, left_out = side_by_side(panel, found, choices=choices)
     curves, notes = [], []
-    for chosen in choose(panel, found, choices=choices):
+    for chosen in shown:
         largest = means(chosen.results, _largest)
-        if largest:
+        if any(share is not None for share in largest):
             name = setting_words(chosen.setting)
             start = means(chosen.results, _largest_at_start)
-            shares = [*((0, share) for share in start), *enumerate(largest, 1)]
+            shares = known(enumerate([*start, *largest]))
             points = [(epoch, 100 * share) for epoch, share in shares]
             curves.append(Curve(name=name, recipe=chosen.setting.recipe, points=points))
             unused = means(chosen.results, lambda r: _balance(r, "unused"))
-            notes.append(f"{name}: {unused[-1]:.1f} classes are never answered in the end.")
+            if unused[-1] is not None:
+                notes.append(f"{name}: {unused[-1]:.1f} classes are never answered in the end.")
     if not curves:
         return None
     values = [point[1] for curve in curves for point in curve.points]
@@ -96,7 +99,7 @@ def balance_figure(
         ),
         x=_epochs(max(point[0] for curve in curves for point in curve.points)),
         y=Axis(label="most frequent answer %", low=0, high=min(100, 1.15 * max(values))),
-        notes=notes,
+        notes=[*notes, *left_out],
     )
 
 
@@ -148,14 +151,22 @@ def _balance(result: Result, name: str) -> Sequence[float | None]:
 
 def means(
     results: Sequence[Result], values: Callable[[Result], Sequence[float | None]]
-) -> list[float]:
-    """The mean at each place, of the results that have all the values of the longest."""
-    rows = [(result, list(values(result))) for result in results]
+) -> list[float | None]:
+    """The mean at each place, of the results that go as far as any; None where one has nothing.
+
+    Of some of them it would be of other images than the mean at the next place.
+    """
+    rows = [(result, values(result)) for result in results]
     longest = max((len(row) for _, row in rows), default=0)
-    whole = [
-        (result, [each for each in row if each is not None])
-        for result, row in rows
-        if len(row) == longest and None not in row
-    ]
-    places = range(longest if whole else 0)
-    return [mean_over_shifts((result, row[i]) for result, row in whole) for i in places]
+    whole = [(result, row) for result, row in rows if len(row) == longest]
+    return [_mean([(result, row[place]) for result, row in whole]) for place in range(longest)]
+
+
+def _mean(numbers: Sequence[tuple[Result, float | None]]) -> float | None:
+    there = [(result, number) for result, number in numbers if number is not None]
+    return mean_over_shifts(there) if len(there) == len(numbers) else None
+
+
+def known(points: Iterable[tuple[float, float | None]]) -> list[tuple[float, float]]:
+    """The points at which there is something."""
+    return [(at, value) for at, value in points if value is not None]

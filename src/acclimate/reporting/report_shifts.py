@@ -18,7 +18,7 @@ from acclimate.reporting.report_headline import GROUPS, constant_words, dimensio
 from acclimate.reporting.report_looks import Look, looks
 from acclimate.reporting.report_means import mean_error
 from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
-from acclimate.reporting.report_shown import choose
+from acclimate.reporting.report_shown import side_by_side
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
 from acclimate.reporting.svg import element, text
 from acclimate.words import counted
@@ -70,8 +70,9 @@ def dumbbell_figure(
     series: dict[str, dict[str, float]] = {}
     page = looks(found)
     drawn = {"unadapted": page[UNADAPTED]}
+    shown, left_out = side_by_side(panel, found, choices=choices)
     notes, everything = [], list[Result]()
-    for chosen in choose(panel, found, choices=choices):
+    for chosen in shown:
         everything += chosen.results
         if chosen.setting.recipe != UNADAPTED:
             name = setting_words(chosen.setting)
@@ -94,7 +95,7 @@ def dumbbell_figure(
             title=f"{title}: mean top-1 error % by corruption",
             header=["corruption", *series],
             rows=[[s, *(number_entry(series[n].get(s)) for n in series)] for s in shifts],
-            notes=notes,
+            notes=[*notes, *left_out],
         ),
     )
 

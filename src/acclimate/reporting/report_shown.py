@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from acclimate.experiments._cells import on_the_same
 from acclimate.experiments.choices import Choices
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_chosen import given_for
 from acclimate.reporting.report_means import compared
-from acclimate.reporting.report_settings import Panel, Setting
+from acclimate.reporting.report_settings import Panel, Setting, setting_words
 
-__all__ = ["Chosen", "choose"]
+__all__ = ["Chosen", "choose", "side_by_side"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,51 @@ def choose(
             why += _without(shown.left_out)
         chosen.append(Chosen(setting=best, results=found[panel][best], why=why))
     return chosen
+
+
+def side_by_side(
+    panel: Panel,
+    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    *,
+    choices: Sequence[Choices] = (),
+) -> tuple[list[Chosen], list[str]]:
+    """The settings of `choose` as a figure can show them beside each other, and what it leaves out.
+
+    A recipe that ran at the highest severity alone would look worse than others do over all of
+    them: at each shift, only those are shown that ran at the most severities. So it is with seeds.
+    """
+    chosen = choose(panel, found, choices=choices)
+    ran = [_severities(each.results) for each in chosen]
+    most = {
+        name: max((own.get(name, set()) for own in ran), key=len) for own in ran for name in own
+    }
+    shown, notes = [], []
+    for each, own in zip(chosen, ran, strict=True):
+        whole = {name for name, severities in own.items() if severities == most[name]}
+        results = _of_like_seeds([r for r in each.results if r.corruption in whole])
+        if results:
+            shown.append(replace(each, results=results))
+        if len(whole) < len(own):
+            where = f"at {len(own) - len(whole)} of {len(own)} shifts" if whole else "at all"
+            words = setting_words(each.setting)
+            notes.append(f"{words}: not shown {where}, having run at fewer severities than others.")
+    return shown, notes
+
+
+def _severities(results: Sequence[Result]) -> dict[str | None, set[int | None]]:
+    found: dict[str | None, set[int | None]] = {}
+    for result in results:
+        found.setdefault(result.corruption, set()).add(result.job.severity)
+    return found
+
+
+def _of_like_seeds(results: Sequence[Result]) -> list[Result]:
+    by_seed: dict[int, dict[str | None, dict[int | None, float]]] = {}
+    for result in results:
+        shifts = by_seed.setdefault(result.job.seed, {})
+        shifts.setdefault(result.corruption, {})[result.job.severity] = 0.0
+    alike = on_the_same(by_seed)
+    return [result for result in results if result.job.seed in alike]
 
 
 def _without(left_out: int) -> str:

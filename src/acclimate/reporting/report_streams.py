@@ -10,7 +10,7 @@ from acclimate.experiments.result import Result
 from acclimate.reporting.axes import Axis
 from acclimate.reporting.report_figure import Curve, ReportFigure, curves_figure, padded
 from acclimate.reporting.report_looks import looks
-from acclimate.reporting.report_over_time import means
+from acclimate.reporting.report_over_time import known, means
 from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
 from acclimate.reporting.report_shown import choose
 
@@ -78,10 +78,9 @@ def _curves(
     curves = []
     for chosen in choose(panel, found, choices=choices):
         parts = means(chosen.results, partial(_spans, value=value))
-        if parts:
-            points = [
-                (100 * part / len(parts), scale * number) for part, number in enumerate(parts, 1)
-            ]
+        shares = known((100 * part / len(parts), mean) for part, mean in enumerate(parts, 1))
+        if shares:
+            points = [(share, scale * mean) for share, mean in shares]
             name, recipe = setting_words(chosen.setting), chosen.setting.recipe
             curves.append(Curve(name=name, recipe=recipe, points=points))
     return curves
