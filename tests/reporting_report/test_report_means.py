@@ -7,6 +7,7 @@ import pytest
 from acclimate.experiments import Job, Result, Store
 from acclimate.reporting.report_build import build_report
 from acclimate.reporting.report_means import mean_error
+from acclimate.reporting.report_rate_grid import rate_grid
 from acclimate.reporting.report_settings import panels
 from acclimate.reporting.report_shown import choose, side_by_side
 
@@ -116,3 +117,21 @@ def test_what_ran_at_fewer_severities_everywhere_is_in_no_figure():
     shown, notes = side_by_side(panel, found)
     assert [each.setting.recipe for each in shown] == ["bn"]
     assert notes == ["hard: not shown at all, having run at fewer severities than others."]
+
+
+def with_epochs(result, *after):
+    errors = {**result.record["errors"], "after_epoch": list(after)}
+    return Result(job=result.job, record={**result.record, "errors": errors})
+
+
+def test_a_grid_of_rates_is_of_the_same_shifts_in_all_its_places():
+    low = [with_epochs(each, 20.0, 10.0) for each in runs("ent", lr=0.1)]
+    high = [with_epochs(each, 40.0, 30.0) for each in runs("ent", lr=1.0)]
+    longer = with_epochs(high[0], 40.0, 30.0, 25.0)  # of one shift, three epochs
+    unfinished = with_epochs(next(runs("ent", lr=3.0)), 90.0)
+    grid = rate_grid([*low, longer, *high[1:], unfinished])
+    assert {place: mean.error for place, mean in grid.items()} == {
+        (0.1, 1): 20.0, (0.1, 2): 10.0, (1.0, 1): 40.0, (1.0, 2): 30.0
+    }  # fmt: skip
+    assert {mean.runs for mean in grid.values()} == {3}
+    assert rate_grid([]) == {}

@@ -21,6 +21,7 @@ class _Mean(NamedTuple):
 
 
 Grid: TypeAlias = dict[tuple[float, int], _Mean]
+_Runs: TypeAlias = dict[tuple[float, int], list[tuple[Result, tuple[float, float, float]]]]
 
 
 def rate_of(result: Result) -> float | None:
@@ -40,7 +41,10 @@ def usable(result: Result) -> bool:
 
 
 def rate_grid(results: Sequence[Result]) -> Grid:
-    """Means over shifts and seeds; of runs that differ in their length alone the longest counts."""
+    """Means over shifts and seeds; of runs that differ in their length alone the longest counts.
+
+    All are of the same shifts and seeds, as many as most places have: others are left out.
+    """
     longest: dict[tuple[float, str | None, int], Result] = {}
     for result in results:
         rate = rate_of(result)
@@ -49,7 +53,7 @@ def rate_grid(results: Sequence[Result]) -> Grid:
         run = (rate, result.job.shift, result.job.seed)
         if run not in longest or len(_after(result)) > len(_after(longest[run])):
             longest[run] = result
-    gathered: dict[tuple[float, int], list[tuple[Result, tuple[float, float, float]]]] = {}
+    gathered: _Runs = {}
     for (rate, _, _), result in longest.items():
         for epoch, error in enumerate(_after(result), 1):
             if error is not None and result.unadapted_error is not None:
@@ -64,7 +68,25 @@ def rate_grid(results: Sequence[Result]) -> Grid:
             start=mean_over_shifts((run, three[2]) for run, three in runs),
             runs=len(runs),
         )
+        for place, runs in _on_the_same(gathered).items()
+    }
+
+
+def _on_the_same(gathered: _Runs) -> _Runs:
+    """The runs on those shifts and seeds that make the fullest grid, where a place has them all."""
+    ran = {
+        place: frozenset((run.job.shift, run.job.seed) for run, _ in runs)
         for place, runs in gathered.items()
+    }
+    fullest = max(
+        dict.fromkeys(ran.values()),
+        key=lambda on: len(on) * sum(on <= other for other in ran.values()),
+        default=frozenset(),
+    )
+    return {
+        place: [each for each in runs if (each[0].job.shift, each[0].job.seed) in fullest]
+        for place, runs in gathered.items()
+        if fullest <= ran[place]
     }
 
 
