@@ -56,8 +56,8 @@ def headline(rows: Sequence[Row]) -> str:
     hardest = _table([row for row in rows if row["severity"] == HARDEST], METHODS | LABELS, HARDEST)
     return "\n".join(
         [
-            "Top-1 error in percent; in brackets what the paper prints. Reduction: of the error "
-            "with new statistics alone.",
+            "Top-1 error in percent; in brackets what the paper prints, or over how many shifts a "
+            "mean is where not over all. Reduction: of the error with new statistics alone.",
             "",
             f"Mean over {CORRUPTIONS} corruptions × {SEVERITIES} severities:",
             "",

@@ -114,6 +114,7 @@ def test_the_rate_at_which_pictures_come_is_the_measured_one():
         f"at {ratios['epoch 2']:.3f} of that, epoch 3 at {ratios['epoch 3']:.3f}",
         f"an epoch from the host's memory at {ratios['host']:.3f}",
         f"waits for the {stored['epoch 1 waits for the']}, {rates['epoch 1']:,.0f} images/s",
+        f"({rates['decoding alone']:,.0f} with nothing else to do)",
     ):
         assert words in page
 

@@ -384,7 +384,7 @@ class Learner:
         how = self.network.acceleration
         if how.changes:
             self.ran = self.network.ran
-        # Exact kernels take several times as long on a GPU: only where they were asked for.
+        # Exact kernels take several times as long on a GPU: only where the run was exact.
         self.network.accelerate(EXACT if how == EXACT else PLAIN)
         self._replay.forget()
         self.statistics.release()

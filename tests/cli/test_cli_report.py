@@ -41,7 +41,9 @@ def test_a_page_figures_and_tables(full, capfd):
     assert Path("tab/by-corruption.md").read_text().startswith("**Top-1 error %")
 
 
-@pytest.mark.parametrize(("out", "page"), [("page", "page.html"), ("kept", "kept/report.html")])
+@pytest.mark.parametrize(
+    ("out", "page"), [("page-0.5", "page-0.5.html"), ("kept", "kept/report.html")]
+)
 def test_a_page_has_the_ending_that_browsers_go_by(full, capfd, here, out, page):
     (here / "kept").mkdir()
     assert main(["report", full, "--out", out]) == 0

@@ -92,31 +92,55 @@ def test_a_curve_has_points_where_all_of_its_runs_were_scored(tmp_path):
     assert entries(report, "epochs", "top-1 error %") == [MEAN, 40.0, 48.0, 44.0]
 
 
-def test_figures_show_beside_each_other_what_ran_at_the_same_severities():
-    hardest = [each for each in runs("hard") if each.job.severity == 5]
-    two_seeds = [*runs("ent", lr=0.1), *hardest, *list(runs("ent", lr=0.1, seed=1))[:2]]
-    found = panels([*runs("bn"), *two_seeds])
+def side_by_side_of(results):
+    found = panels(results)
     (panel,) = found
     shown, notes = side_by_side(panel, found)
-    shifts = {each.setting.recipe: [r.job.shift for r in each.results] for each in shown}
-    # At fog there is one severity, which all ran at.
-    assert shifts == {
-        "bn": [f"cifar/{shift}" for shift in ERRORS],
-        "ent": [f"cifar/{shift}" for shift in ERRORS],
-        "hard": ["cifar/fog:5"],
-    }
-    assert notes == [
-        "hard: not shown at 1 of 2 shifts, having run at fewer severities than others."
+    return {each.setting.recipe: [r.job.shift for r in each.results] for each in shown}, notes
+
+
+def at(recipe, *shifts, **more):
+    return [
+        each for each in runs(recipe, **more) if each.job.shift.removeprefix("cifar/") in shifts
     ]
 
 
-def test_what_ran_at_fewer_severities_everywhere_is_in_no_figure():
-    hardest = [each for each in runs("hard") if each.job.shift == "cifar/gaussian_noise:5"]
-    found = panels([*runs("bn"), *hardest])
-    (panel,) = found
-    shown, notes = side_by_side(panel, found)
-    assert [each.setting.recipe for each in shown] == ["bn"]
-    assert notes == ["hard: not shown at all, having run at fewer severities than others."]
+ALL = [f"cifar/{shift}" for shift in ERRORS]
+
+
+def test_figures_show_what_ran_on_the_same():
+    hardest = at("hard", "gaussian_noise:5")
+    shown, notes = side_by_side_of([*runs("none"), *runs("bn"), *hardest])
+    assert shown == {"none": ALL, "bn": ALL}
+    assert notes == ["hard: not shown, since it did not run on all that the others ran on."]
+
+
+def test_of_a_sweep_that_is_not_through_they_show_what_all_have():
+    begun = at("hard", *list(ERRORS)[:2])
+    shown, notes = side_by_side_of([*runs("none"), *runs("bn"), *begun])
+    assert shown == {"none": ALL[:2], "bn": ALL[:2], "hard": ALL[:2]}
+    assert notes == ["Of 3 shifts at a severity, the 2 that all of these ran on."]
+
+
+def test_one_recipe_that_ran_on_more_does_not_empty_a_figure():
+    few = [each for name in ("none", "bn", "hard", "soft") for each in at(name, "fog:5")]
+    shown, _ = side_by_side_of([*few, *runs("dino")])
+    assert set(shown) == {"none", "bn", "dino", "hard", "soft"}
+
+
+def test_seeds_that_ran_on_others_are_left_out_and_it_is_said():
+    second = at("ent", "fog:5", lr=0.1, seed=1)
+    shown, notes = side_by_side_of([*runs("bn"), *runs("ent", lr=0.1), *second])
+    assert shown == {"bn": ALL, "ent": ALL}
+    assert notes == ["ent (lr=0.1): 1 of 2 seeds, those that ran on the same."]
+
+
+def test_a_curve_begins_with_the_runs_it_goes_on_with(tmp_path):
+    store = Store(tmp_path / "stopped.db")
+    first, *others = runs("ent", lr=0.1)
+    store.add_all([with_epochs(first, 30.0, 29.0), *(with_epochs(each, 80.0) for each in others)])
+    errors = entries(build_report(store), "epochs", "top-1 error %")
+    assert errors[:3] == [32.0, 30.0, 29.0]
 
 
 def with_epochs(result, *after):
@@ -129,9 +153,10 @@ def test_a_grid_of_rates_is_of_the_same_shifts_in_all_its_places():
     high = [with_epochs(each, 40.0, 30.0) for each in runs("ent", lr=1.0)]
     longer = with_epochs(high[0], 40.0, 30.0, 25.0)  # of one shift, three epochs
     unfinished = with_epochs(next(runs("ent", lr=3.0)), 90.0)
-    grid = rate_grid([*low, longer, *high[1:], unfinished])
+    grid, left_out = rate_grid([*low, longer, *high[1:], unfinished])
     assert {place: mean.error for place, mean in grid.items()} == {
         (0.1, 1): 20.0, (0.1, 2): 10.0, (1.0, 1): 40.0, (1.0, 2): 30.0
     }  # fmt: skip
     assert {mean.runs for mean in grid.values()} == {3}
-    assert rate_grid([]) == {}
+    assert left_out == 2
+    assert rate_grid([]) == ({}, 0)

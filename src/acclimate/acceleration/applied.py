@@ -26,8 +26,8 @@ class Acceleration:
         deterministic: on a GPU, the same kernels every time, and no TensorFloat-32.
 
     >>> fast = Acceleration(channels_last=True, half=True)
-    >>> str(fast), str(EXACT)
-    ('bfloat16, channels last', 'exact')
+    >>> str(fast), str(EXACT), str(PLAIN)
+    ('bfloat16, channels last', 'exact', 'plain')
     """
 
     channels_last: bool = False
@@ -43,7 +43,8 @@ class Acceleration:
             "fused": self.fused,
             "recorded": self.recorded,
         }
-        return ", ".join(word for word, done in words.items() if done) or "exact"
+        done = ", ".join(word for word, is_so in words.items() if is_so)
+        return done or ("exact" if self.deterministic else "plain")
 
     @property
     def changes(self) -> bool:
@@ -84,7 +85,7 @@ class Acceleration:
         """For a whole step, loss and backward pass included: which kernels may be chosen."""
         with _autocast(device, enabled=False):
             exact = self.deterministic
-            if device.type != "cuda" or not (exact or self.changes):
+            if device.type != "cuda" or self == PLAIN:
                 yield
                 return
             with torch.backends.cudnn.flags(

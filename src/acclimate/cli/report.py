@@ -21,7 +21,8 @@ def add_options(parser: Any) -> None:
     """The options of the command."""
     add = parser.add_argument
     add("store", metavar="STORE", help="the file that acclimate bench wrote")
-    add("--out", metavar="FILE", default="report.html", help="the page (default: %(default)s)")
+    page = "the page, .html, or a folder for it (default: %(default)s)"
+    add("--out", metavar="FILE", default="report.html", help=page)
     which = "model=wrn*, severity=1,5, options.optimizer.lr=1e-3; repeatable"
     add("--where", metavar="COLUMN=VALUE", action="append", default=[], help=which)
     chosen = "what acclimate tune --out wrote: shown, and gone by in the list of best practices"
@@ -39,10 +40,11 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.reporting.report_page import report_page
 
     began = time.perf_counter()
-    out = _page(Path(args.out).expanduser())
+    out = Path(args.out).expanduser()
     store = Store(args.store, create=False)
     if out.resolve() == store.path.resolve():
         raise AcclimateError(f"expected --out to be a page, got the store {out} itself")
+    out = _page(out)
     choices = [read_choices(path) for path in args.choice]
     report = build_report(store, conditions(args.where), choices=choices)
     written = [write_file(out, report_page(report).encode())]
@@ -66,10 +68,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(out: Path) -> Path:
-    """A folder gets a page in it, and a name an ending: browsers show text without one."""
+    """A folder gets a page in it, and a name the ending without which browsers show text."""
     if out.is_dir():
         return out / "report.html"
-    return out if out.suffix else out.with_suffix(".html")
+    return out if out.suffix in (".html", ".htm") else out.with_name(f"{out.name}.html")
 
 
 def _figures(report: Report, folder: Path) -> tuple[list[Path], str | None]:

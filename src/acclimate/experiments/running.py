@@ -111,7 +111,9 @@ class Worker:
             opened = self._images.shifted(job, loaded.preprocessing)
         else:
             opened, met = self._images.met(job, loaded.preprocessing)
-        check_classes_fit(find_dataset(job.dataset), opened.images, loaded.classes)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", AcclimateWarning)
+            check_classes_fit(find_dataset(job.dataset), opened.images, loaded.classes)
         loading = time.perf_counter() - began
         preprocessing = opened.images.preprocessing
         about: dict[str, Any] = {
@@ -128,7 +130,7 @@ class Worker:
         if met is not None:
             attempt = partial(self._stream, job, loaded, met)
         found = self._with_less_memory(job, loaded, len(opened.images), attempt)
-        notes = [*opened.notes, *found.pop("notes", [])]
+        notes = [*opened.notes, *_said(caught), *found.pop("notes", [])]
         return Result(job=job, record={**about, **found, **peak(self.device), "notes": notes})
 
     def _with_less_memory(

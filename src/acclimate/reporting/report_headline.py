@@ -170,11 +170,13 @@ def _entry(cell: Cell, row: Cell) -> Entry:
 
 
 def _covers_as(one: Cell, other: Cell) -> bool:
-    """Whether two cells are over the same share; one may be of more seeds."""
-    return (one.shifts, one.expected_shifts, one.parts * other.expected_parts) == (
+    """Whether two cells are over the same share; one may be of more seeds, if all of them."""
+    shares = one.parts * other.expected_parts, one.seeds * other.all_seeds
+    return (one.shifts, one.expected_shifts, *shares) == (
         other.shifts,
         other.expected_shifts,
         other.parts * one.expected_parts,
+        other.seeds * one.all_seeds,
     )
 
 

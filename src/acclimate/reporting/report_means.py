@@ -11,9 +11,10 @@ from acclimate.experiments._cells import mean_of_means, on_the_same
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_settings import Panel, panel_of
 
-__all__ = ["Compared", "compared", "mean_error", "mean_over_shifts"]
+__all__ = ["Compared", "compared", "fullest", "mean_error", "mean_over_shifts"]
 
 _K = TypeVar("_K")
+_P = TypeVar("_P")
 
 
 def mean_over_shifts(numbers: Iterable[tuple[Result, float]]) -> float:
@@ -41,6 +42,22 @@ def mean_error(results: Iterable[Result]) -> float | None:
     """The mean of the errors that are known; None where none is."""
     known = [(result, result.error) for result in results if result.error is not None]
     return mean_over_shifts(known) if known else None
+
+
+def fullest(ran: Iterable[frozenset[_P]]) -> frozenset[_P]:
+    """Of what each of several ran on, that which shows the most, where all who have it show it.
+
+    >>> many, few = frozenset("abc"), frozenset("ab")
+    >>> fullest([many, many, few]) == few, fullest([many, many, frozenset("a")]) == many
+    (True, True)
+    """
+    sets = list(ran)
+
+    def shows(on: frozenset[_P]) -> tuple[int, int]:
+        having = sum(on <= other for other in sets)
+        return having * len(on), having
+
+    return max(dict.fromkeys(sets), key=shows, default=frozenset())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,14 +29,13 @@ def error_figure(
     curves, flat, notes = [], [], []
     for chosen in shown:
         name, recipe = setting_words(chosen.setting), chosen.setting.recipe
-        after = means(chosen.results, lambda r: _listed(r, "after_epoch"))
+        after = means(chosen.results, _from_the_start)
         online = means(chosen.results, lambda r: _listed(r, "before_update"))
-        start = means(chosen.results, lambda r: [_errors(r).get("start")])
-        if not any(error is not None for error in after):
+        if not known(enumerate(after[1:])):
             one = mean_error(chosen.results)
             flat += [] if one is None else [(name, recipe, one)]
             continue
-        points = known(enumerate([*start, *after]))
+        points = known(enumerate(after))
         curves.append(Curve(name=name, recipe=recipe, points=points))
         # An epoch's online predictions are made on the way from the epoch before it.
         points = known((epoch - 0.5, error) for epoch, error in enumerate(online, 1))
@@ -76,11 +75,9 @@ def balance_figure(
     curves, notes = [], []
     for chosen in shown:
         largest = means(chosen.results, _largest)
-        if any(share is not None for share in largest):
+        if known(enumerate(largest[1:])):
             name = setting_words(chosen.setting)
-            start = means(chosen.results, _largest_at_start)
-            shares = known(enumerate([*start, *largest]))
-            points = [(epoch, 100 * share) for epoch, share in shares]
+            points = [(epoch, 100 * share) for epoch, share in known(enumerate(largest))]
             curves.append(Curve(name=name, recipe=chosen.setting.recipe, points=points))
             unused = means(chosen.results, lambda r: _balance(r, "unused"))
             if unused[-1] is not None:
@@ -137,12 +134,13 @@ def _listed(result: Result, name: str) -> Sequence[float | None]:
     return _errors(result).get(name) or ()
 
 
-def _largest_at_start(result: Result) -> Sequence[float | None]:
-    return [(result.record.get("start_balance") or {}).get("largest")]
+def _from_the_start(result: Result) -> Sequence[float | None]:
+    return [_errors(result).get("start"), *_listed(result, "after_epoch")]
 
 
 def _largest(result: Result) -> Sequence[float | None]:
-    return _balance(result, "largest")
+    start = (result.record.get("start_balance") or {}).get("largest")
+    return [start, *_balance(result, "largest")]
 
 
 def _balance(result: Result, name: str) -> Sequence[float | None]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from acclimate.experiments.result import Result
-from acclimate.reporting.report_means import mean_over_shifts
+from acclimate.reporting.report_means import fullest, mean_over_shifts
 
 __all__ = ["Grid", "rate_grid", "rate_of", "usable"]
 
@@ -40,10 +40,10 @@ def usable(result: Result) -> bool:
     )
 
 
-def rate_grid(results: Sequence[Result]) -> Grid:
+def rate_grid(results: Sequence[Result]) -> tuple[Grid, int]:
     """Means over shifts and seeds; of runs that differ in their length alone the longest counts.
 
-    All are of the same shifts and seeds, as many as most places have: others are left out.
+    All are of the same shifts and seeds; how many places were left out, not having all of these.
     """
     longest: dict[tuple[float, str | None, int], Result] = {}
     for result in results:
@@ -61,7 +61,7 @@ def rate_grid(results: Sequence[Result]) -> Grid:
                 source = result.unadapted_error
                 three = (error, source, source if start is None else start)
                 gathered.setdefault((rate, epoch), []).append((result, three))
-    return {
+    grid = {
         place: _Mean(
             error=mean_over_shifts((run, three[0]) for run, three in runs),
             unadapted=mean_over_shifts((run, three[1]) for run, three in runs),
@@ -70,23 +70,19 @@ def rate_grid(results: Sequence[Result]) -> Grid:
         )
         for place, runs in _on_the_same(gathered).items()
     }
+    return grid, len(gathered) - len(grid)
 
 
 def _on_the_same(gathered: _Runs) -> _Runs:
-    """The runs on those shifts and seeds that make the fullest grid, where a place has them all."""
     ran = {
         place: frozenset((run.job.shift, run.job.seed) for run, _ in runs)
         for place, runs in gathered.items()
     }
-    fullest = max(
-        dict.fromkeys(ran.values()),
-        key=lambda on: len(on) * sum(on <= other for other in ran.values()),
-        default=frozenset(),
-    )
+    on = fullest(ran.values())
     return {
-        place: [each for each in runs if (each[0].job.shift, each[0].job.seed) in fullest]
+        place: [each for each in runs if (each[0].job.shift, each[0].job.seed) in on]
         for place, runs in gathered.items()
-        if fullest <= ran[place]
+        if on <= ran[place]
     }
 
 

@@ -56,10 +56,10 @@ def rate_groups(
 
 def rate_figure(title: str, results: Sequence[Result]) -> ReportFigure:
     """A heat map. A run of ten epochs has the errors after one to nine as well."""
-    return _figure(rate_grid(results), title)
+    return _figure(*rate_grid(results), title)
 
 
-def _figure(grid: Grid, title: str) -> ReportFigure:
+def _figure(grid: Grid, unlike: int, title: str) -> ReportFigure:
     rates = sorted({rate for rate, _ in grid})
     epochs = sorted({epoch for _, epoch in grid})
     shown, drawn = _some(epochs, _COLUMNS), _some(rates, _ROWS)
@@ -78,6 +78,9 @@ def _figure(grid: Grid, title: str) -> ReportFigure:
         if (rate, epoch) in grid
     ]
     left_out = len(rates) * len(epochs) - len(drawn) * len(shown)
+    notes = [f"{left_out} of the places are not drawn, only listed."] if left_out else []
+    if unlike:
+        notes.append(f"{unlike} more are left out: they did not run on all that the others ran on.")
     return ReportFigure(
         name="learning-rate-by-epoch",
         title=title,
@@ -87,7 +90,7 @@ def _figure(grid: Grid, title: str) -> ReportFigure:
             title=f"{title}: top-1 error % by learning rate and epoch",
             header=["learning rate", "epochs", "error %", "start %", "unadapted %", "runs"],
             rows=rows,
-            notes=[f"{left_out} of the places are not drawn, only listed."] if left_out else [],
+            notes=notes,
         ),
     )
 

@@ -9,7 +9,7 @@ from acclimate.experiments._cells import on_the_same
 from acclimate.experiments.choices import Choices
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_chosen import given_for
-from acclimate.reporting.report_means import compared
+from acclimate.reporting.report_means import compared, fullest
 from acclimate.reporting.report_settings import Panel, Setting, setting_words
 
 __all__ = ["Chosen", "choose", "side_by_side"]
@@ -69,37 +69,37 @@ def side_by_side(
     *,
     choices: Sequence[Choices] = (),
 ) -> tuple[list[Chosen], list[str]]:
-    """The settings of `choose` as a figure can show them beside each other, and what it leaves out.
+    """The settings of `choose` on the same images, for a figure, and what is left out of it.
 
-    A recipe that ran at the highest severity alone would look worse than others do over all of
-    them: at each shift, only those are shown that ran at the most severities. So it is with seeds.
+    A recipe that ran at the highest severity alone would look worse than it is beside others'
+    means over all of them, and one that is not through, better or worse as it happens.
     """
     chosen = choose(panel, found, choices=choices)
-    ran = [_severities(each.results) for each in chosen]
-    most = {
-        name: max((own.get(name, set()) for own in ran), key=len) for own in ran for name in own
-    }
+    alike = [_of_like_seeds(each.results) for each in chosen]
+    ran = [frozenset(map(_place, results)) for results in alike]
+    on = fullest(ran)
     shown, notes = [], []
-    for each, own in zip(chosen, ran, strict=True):
-        whole = {name for name, severities in own.items() if severities == most[name]}
-        results = _of_like_seeds([r for r in each.results if r.corruption in whole])
-        if results:
-            shown.append(replace(each, results=results))
-        if len(whole) < len(own):
-            where = f"at {len(own) - len(whole)} of {len(own)} shifts" if whole else "at all"
-            words = setting_words(each.setting)
-            notes.append(f"{words}: not shown {where}, having run at fewer severities than others.")
+    for each, results, own in zip(chosen, alike, ran, strict=True):
+        name = setting_words(each.setting)
+        if not on <= own:
+            notes.append(f"{name}: not shown, since it did not run on all that the others ran on.")
+            continue
+        shown.append(replace(each, results=[r for r in results if _place(r) in on]))
+        seeds, all_seeds = (len({r.job.seed for r in those}) for those in (results, each.results))
+        if seeds < all_seeds:
+            notes.append(f"{name}: {seeds} of {all_seeds} seeds, those that ran on the same.")
+    if any(on < own for own in ran):
+        count = len(frozenset.union(*ran))
+        notes.append(f"Of {count} shifts at a severity, the {len(on)} that all of these ran on.")
     return shown, notes
 
 
-def _severities(results: Sequence[Result]) -> dict[str | None, set[int | None]]:
-    found: dict[str | None, set[int | None]] = {}
-    for result in results:
-        found.setdefault(result.corruption, set()).add(result.job.severity)
-    return found
+def _place(result: Result) -> tuple[str | None, int | None]:
+    return result.corruption, result.job.severity
 
 
 def _of_like_seeds(results: Sequence[Result]) -> list[Result]:
+    """Of the seeds that ran on the most, and on the same."""
     by_seed: dict[int, dict[str | None, dict[int | None, float]]] = {}
     for result in results:
         shifts = by_seed.setdefault(result.job.seed, {})

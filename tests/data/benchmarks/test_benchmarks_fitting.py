@@ -13,7 +13,7 @@ from acclimate.data.benchmarks import check_classes_fit, find_dataset, open_data
 from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
 from acclimate.data.benchmarks.stl10 import STL10_CLASSES
 from acclimate.data.imagenet import imagenet_classes
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.experiments.job import Job
 from acclimate.experiments.running import Worker
 from acclimate.metrics import Scoring
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarni
 
 PIXELS = np.zeros((4, 3, 32, 32), np.uint8)
 DIGITS = tuple("0123456789")
+NAMES, WORDNET = imagenet_classes().names, imagenet_classes().ids
 
 
 def pictures(names) -> ArraySource:
@@ -45,12 +46,7 @@ def cifar10(tmp_path):
     [
         ("cifar10", CIFAR10_CLASSES, imagenet_classes(), "10 classes and 1,000"),
         ("stl10", STL10_CLASSES, ClassList(CIFAR10_CLASSES), "class 1 is 'bird', in the model"),
-        (
-            "cifar10",
-            CIFAR10_CLASSES,
-            ClassList(tuple("abcdefghij")),
-            "'airplane', in the model",
-        ),
+        ("imagenet", WORDNET, ClassList(NAMES[::-1], ids=WORDNET[::-1]), "class 0 is 'n01440764'"),
         ("mnist", DIGITS, imagenet_classes(), "10 classes and 1,000"),
     ],
 )
@@ -68,12 +64,27 @@ def test_other_classes_are_refused(dataset, names, classes, said):
         ("cifar10", CIFAR10_CLASSES, ClassList(tuple(f"LABEL_{n}" for n in range(10)))),
         ("cifar10", CIFAR10_CLASSES, None),
         ("imagenet", ("n01440764", "n02102040"), imagenet_classes()),  # only some of them are there
-        ("imagenetv2", tuple(map(str, range(1000))), imagenet_classes()),
+        ("imagenet", WORDNET, ClassList(tuple(f"{name} (n.)" for name in NAMES))),
+        ("imagenetv2", None, imagenet_classes()),
         ("mnist", DIGITS, ClassList(DIGITS)),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_the_same_classes_are_taken_and_what_nobody_knows(dataset, names, classes):
     check_classes_fit(find_dataset(dataset), pictures(names), classes)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "names", "classes"),
+    [
+        ("svhn", DIGITS, ClassList(CIFAR10_CLASSES)),
+        ("cifar10", CIFAR10_CLASSES, ClassList(tuple(f"{name}s" for name in CIFAR10_CLASSES))),
+        ("imagenet", WORDNET[:3], ClassList(NAMES, ids=tuple(f"x{each}" for each in WORDNET))),
+    ],
+)
+def test_names_that_have_nothing_in_common_are_said(dataset, names, classes):
+    with pytest.warns(AcclimateWarning, match=f"no class of {dataset} .* is known to the model"):
+        check_classes_fit(find_dataset(dataset), pictures(names), classes)
 
 
 def test_a_map_says_itself_what_fits():
@@ -91,32 +102,38 @@ def test_a_data_set_is_opened_for_a_model_of_its_classes(cifar10):
 
 def test_commands_and_jobs_refuse_it(cifar10, capfd, monkeypatch):
     monkeypatch.syspath_prepend(str(cifar10))
-    model = "acclimate:wrn-26-2-bn-cifar10"
+    (cifar10 / "fitting_models.py").write_text(STL10)
     words = ["--dataset", "cifar10", "--root", str(cifar10), "--incomplete", "--quiet"]
-    assert main(["evaluate", "--model", model, *words]) == 0
+    assert main(["evaluate", "--model", "acclimate:wrn-26-2-bn-cifar10", *words]) == 0
     capfd.readouterr()
     for command in ("evaluate", "adapt"):
-        weights = ["--model", "py:fitting_models:flowers"]
-        (cifar10 / "fitting_models.py").write_text(FLOWERS)
-        assert main([command, *weights, *words]) == 2
-        assert "class 0 is 'airplane', in the model 'flower 0a'" in capfd.readouterr().err
+        assert main([command, "--model", "py:fitting_models:stl10", *words]) == 2
+        assert "class 2 is 'bird', in the model 'car'" in capfd.readouterr().err
     worker = Worker({"cifar10": cifar10}, device="cpu", incomplete=True)
-    result = worker.run(Job(model="py:fitting_models:flowers", dataset="cifar10", recipe="none"))
+    result = worker.run(Job(model="py:fitting_models:stl10", dataset="cifar10", recipe="none"))
     assert (result.status, "choose a model for cifar10" in result.message) == ("failed", True)
+    result = worker.run(Job(model="py:fitting_models:others", dataset="cifar10", recipe="none"))
+    assert result.status == "done"
+    assert any("no class of cifar10" in note for note in result.record["notes"])
 
 
-FLOWERS = """
+STL10 = """
 from torch import nn
 from acclimate.data import ClassList, Preprocessing
+from acclimate.data.benchmarks.stl10 import STL10_CLASSES
 from acclimate.models import LoadedModel
 
 
-def flowers():
+def loaded(names):
     model = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3072, 10))
-    return LoadedModel(
-        name="flowers",
-        model=model.eval(),
-        preprocessing=Preprocessing(size=(32, 32)),
-        classes=ClassList(tuple(f"flower {n}a" for n in range(10))),
-    )
+    size = Preprocessing(size=(32, 32))
+    return LoadedModel(name="m", model=model.eval(), preprocessing=size, classes=ClassList(names))
+
+
+def stl10():
+    return loaded(STL10_CLASSES)
+
+
+def others():
+    return loaded(tuple("abcdefghij"))
 """

@@ -3,65 +3,72 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 
 from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks.record import Dataset
 from acclimate.data.labels import ClassList, classes_named
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
 
 __all__ = ["check_classes_fit"]
 
+_NUMBERED = re.compile(r"((label|class)[ _]?)?\d+", re.IGNORECASE)
+_WORDNET = re.compile(r"n\d{8}")
+
 
 def check_classes_fit(record: Dataset, images: ImageSource, classes: ClassList | None) -> None:
-    """Refuse images of a data set whose classes are known to be others than the model's.
+    """Refuse images of a data set whose classes are other than the model's, or in another order.
 
-    Its labels are numbers, and would be compared with the model's without a word. Nothing is said
-    where the model does not know its classes, or where answers are scored through a map, which
-    says what fits.
+    Its labels are numbers, and would be compared with the model's without a word. Where none of
+    its names is known to the model they may be other words for the same: that is a warning. Nothing
+    is said where the model does not know its classes, or has only numbers for them, and where
+    answers are scored through a map, which says what fits.
     """
     if classes is None or images.scoring is not None:
         return
-    apart = _apart(record.classes, tuple(images.class_names or ()), classes)
+    names = tuple(images.class_names or ())
+    apart = None
+    if record.classes != len(classes):
+        apart = f"{record.classes:,} classes and {len(classes):,}"
+    elif (place := _misplaced(names, classes)) is not None:
+        apart = f"class {place} is {names[place]!r}, in the model {classes.names[place]!r}"
     if apart is not None:
         raise AcclimateError(
             f"the classes of {record.name} are not the model's ({apart}), so its answers cannot be "
             f"scored by their numbers; choose a model for {record.name}"
         )
-
-
-def _apart(count: int, names: Sequence[str], classes: ClassList) -> str | None:
-    if count != len(classes):
-        return f"{count:,} classes and {len(classes):,}"
-    if _are_numbers(names) or _are_numbers(classes.names):
-        return None
-    place = _misplaced(names, classes)
-    if place is None:
-        return None
-    return f"class {place} is {names[place]!r}, in the model {classes.names[place]!r}"
-
-
-def _are_numbers(names: Sequence[str]) -> bool:
-    """Whether names say no more than which class it is: ``7``, ``LABEL_7``, or nothing."""
-    return all(re.fullmatch(r"\D*\d+", name) for name in names)
+    if _strangers(names, classes):
+        warnings.warn(
+            f"no class of {record.name} ({names[0]}, ...) is known to the model "
+            f"({classes.names[0]}, ...) by that name: answers are scored by their numbers, which "
+            "is right only if both count the same classes",
+            AcclimateWarning,
+            stacklevel=3,
+        )
 
 
 def _misplaced(names: Sequence[str], classes: ClassList) -> int | None:
-    """The first class that is another one by the model.
+    """The first class that the model knows by this name, and has elsewhere.
 
-    The names of as many classes as the model has stand in the order of the labels; fewer may be any
-    of the model's. One by another name ("car") is let be among those that fit.
+    Only as many names as the model has stand in the order of the labels; fewer may be any of them.
 
     >>> three = ClassList(("bird", "cat", "dog"))
     >>> _misplaced(["bird", "dog", "cat"], three), _misplaced(["bird", "feline", "dog"], three)
     (1, None)
-    >>> _misplaced(["ship", "truck"], three), _misplaced(["dog", "cat"], three)
-    (0, None)
+    >>> _misplaced(["dog", "cat"], three) is None
+    True
     """
-    found = classes_named(names, classes)
-    if set(found) == {None}:
-        return 0
     if len(names) != len(classes):
         return None
-    wrong = (n for n, index in enumerate(found) if index is not None and index != n)
-    return next(wrong, None)
+    found = enumerate(classes_named(names, classes))
+    return next((n for n, index in found if index is not None and index != n), None)
+
+
+def _strangers(names: Sequence[str], classes: ClassList) -> bool:
+    """Whether both have names, and not one in common."""
+    if not names or all(_NUMBERED.fullmatch(name) for name in classes.names):
+        return False
+    if classes.ids is None and all(_WORDNET.fullmatch(name) for name in names):
+        return False
+    return set(classes_named(names, classes)) == {None}

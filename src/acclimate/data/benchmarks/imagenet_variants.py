@@ -73,9 +73,11 @@ def _open_v2(request: Request) -> ImageSource:
     base = _v2_folder(request.root, request.split)
     if base is None:
         request.refuse(f"expected {_V2_FOLDERS[request.split][0]} in {request.root}, not there")
-    return open_class_folders(
+    source = open_class_folders(
         request, base, _numbered(base, len(imagenet_classes())), total=10_000, each=10
     )
+    source.class_names = None  # the folders have only numbers
+    return source
 
 
 def _v2_folder(root: Path, split: str) -> Path | None:
