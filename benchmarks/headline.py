@@ -16,9 +16,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
+from acclimate.experiments._cells import cell_of, mean_of_means
 from acclimate.experiments.job import group_of
 from acclimate.experiments.paper import tables
 from page_table import Row, TableError, command, drawn
@@ -87,22 +88,16 @@ def _named(row: Row) -> Row:
 
 
 def mean_error(rows: Iterable[Row], *, of: int) -> Mean | None:
-    """Severities first, then corruptions, then the seeds that went to the most places."""
-    by_seed: dict[int, dict[str, dict[int, float]]] = {}
+    """Severities first, then corruptions, then the seeds that went to the most, and the same."""
+    by_seed: dict[int, dict[str | None, dict[int | None, float]]] = {}
     for row in rows:
         corruptions = by_seed.setdefault(row["seed"], {})
         corruptions.setdefault(row["corruption"], {})[row["severity"]] = row["error"]
     if not by_seed:
         return None
-    places = {seed: sum(map(len, found.values())) for seed, found in by_seed.items()}
-    most = max(places.values())
-    means = [
-        fmean(fmean(each.values()) for each in found.values())
-        for seed, found in by_seed.items()
-        if places[seed] == most
-    ]
-    std = stdev(means) if len(means) > 1 else None
-    return Mean(value=fmean(means), std=std, places=most, of=of)
+    cell = cell_of(by_seed, measure=mean_of_means, shifts=of, severities=1)
+    assert cell.value is not None
+    return Mean(value=cell.value, std=cell.std, places=cell.parts // cell.seeds, of=of)
 
 
 def published(model: str, recipe: str, severity: int | None = None) -> float | None:
