@@ -207,6 +207,15 @@ def test_the_fastest_is_taken_where_it_gains_enough(
     assert str(choose(small(), pictures(), speed="max")).startswith(expected)
 
 
+def test_few_images_are_not_worth_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"exact": 1.0, "channels last": 0.5, "bfloat16, channels last": 2.0}
+    monkeypatch.setattr(choosing, "_seconds", lambda model, images, how: times[str(how)])
+    for images, steps, expected in ((8, 31, "exact"), (8, 32, "channels last")):
+        assert str(choose(small(), pictures(images), speed="auto", steps=steps)) == expected
+    assert str(choose(small(), pictures(8), speed="auto")) == "channels last"  # nobody knows
+    assert str(choose(small(), pictures(8), speed="max", steps=1)) == "channels last"
+
+
 def test_double_precision_and_models_that_take_no_pictures_are_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

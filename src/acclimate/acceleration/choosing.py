@@ -23,6 +23,7 @@ _GAIN = 1.1
 _ROUNDS = 2
 _WORTH_COMPILING = 300  # steps
 _AT_MOST = 32  # pictures to measure with
+_WORTH_MEASURING = 256  # pictures to learn from: to measure and to check costs about as many
 
 
 def choose(
@@ -34,7 +35,8 @@ def choose(
     batch norm and recorded steps. Kernels are compiled once per machine, which takes about ten
     seconds: "auto" does not do it for so few ``steps`` that they would not pay.
     On a CPU it is measured, since it hangs on the processor: "auto" tries channels last, and
-    bfloat16 where the processor computes in it; "max" the latter in any case.
+    bfloat16 where the processor computes in it; "max" the latter in any case. "auto" leaves it be
+    where so few images are to come that this would take longer than it saves.
 
     >>> choose(nn.Flatten(), torch.rand(2, 3, 4, 4), speed="exact") == EXACT
     True
@@ -50,6 +52,9 @@ def choose(
         fused = fused and (not short or _compiled())
         return Acceleration(channels_last=convolves, half=half, fused=fused, recorded=True)
     if images.device.type != "cpu":  # nobody has tried
+        return EXACT
+    short = steps is not None and steps * len(images) < _WORTH_MEASURING
+    if speed == "auto" and short:
         return EXACT
     return _fastest(model, images[:_AT_MOST], convolves=convolves, always_half=speed == "max")
 
