@@ -9,88 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from adapt_inputs import BLURRED, CLEAN, LABELS, WORDS, call, write_folder, write_npz
 from PIL import Image
 from safetensors.torch import save_file
 
-from acclimate.cli import main
-from acclimate.data.corruptions import corrupt
-from acclimate.demo.digits import digits
 from acclimate.demo.model import load_digits_model
 
-CLEAN, LABELS = digits("held-out")
-BLURRED = corrupt(CLEAN, "gaussian_blur", 4, preset="cifar", seed=0)
-WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-
-NETS = """
-import time, torch
-from torch import nn
-from acclimate.data import ClassList
-from acclimate.demo.digits import PREPROCESSING
-from acclimate.demo.model import build_network, load_digits_model
-from acclimate.models import LoadedModel
-
-def named():
-    print("hello from the user's own code")
-    words = "zero one two three four five six seven eight nine".split()
-    model = load_digits_model().model
-    names = ClassList(tuple(words))
-    return LoadedModel(name="", model=model, preprocessing=PREPROCESSING, classes=names)
-
-def unnamed():
-    return LoadedModel(name="", model=load_digits_model().model, preprocessing=PREPROCESSING)
-
-def blank():
-    torch.manual_seed(0)
-    return LoadedModel(name="", model=build_network(), preprocessing=PREPROCESSING)
-
-def recordless():
-    return load_digits_model().model
-
-def bare():
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-
-class Slow(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net = load_digits_model().model
-    def forward(self, x):
-        time.sleep(0.02)
-        return self.net(x)
-
-def slow():
-    return LoadedModel(name="", model=Slow(), preprocessing=PREPROCESSING)
-"""
-
-
-@pytest.fixture(autouse=True)
-def nets(tmp_path, monkeypatch):
-    """A folder of the user's own, with his models in a module."""
-    (tmp_path / "nets.py").write_text(NETS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "nets", raising=False)
-    return tmp_path
-
-
-def write_folder(root: Path, images=BLURRED, labels=LABELS, *, folders=WORDS, count=120) -> Path:
-    for index in range(count):
-        folder = root / folders[labels[index]] if folders else root
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(images[index]).save(folder / f"{index:04}.png")
-    return root
-
-
-def write_npz(path: Path, images=BLURRED, labels=None, count=200) -> str:
-    known = {} if labels is None else {"labels": labels[:count]}
-    np.savez(path, images=images[:count], **known)
-    return str(path)
-
-
-def call(*words: str) -> int:
-    return main(["adapt", *map(str, words)])
+pytestmark = pytest.mark.usefixtures("nets")
 
 
 def call_json(capfd, *words: str) -> tuple[int, dict]:
@@ -307,85 +235,6 @@ def test_odd_image_files_are_converted_and_broken_ones_counted(tmp_path, capfd):
     assert "warning: 3 of 39 images cannot be read and are left out" in err
     assert "cut.png" in err
     assert "Traceback" not in err
-
-
-# Mistakes: exit status 2, one line that says what to do, and no traceback.
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--model acclimate:digits", "expected both --model and --images, got no --images"),
-        ("--images blurred.npz", "got no --model"),
-        ("--model acclimate:digits --images nowhere", "no such folder or file: nowhere"),
-        ("--model acclimate:digits --images empty", "found no files at all"),
-        ("--model acclimate:digits --images nets.py", "expected a folder of images, a .npz"),
-        ("--model acclimate:digits --images nan.npz", "NaN or infinite pixels"),
-        ("--model acclimate:digits --images labels.npz", "no classes of a model with 10 classes"),
-        ("--model py:nets:unnamed --images labels.npz", "below the model's 10 classes, got 10"),
-        ("--model acclimate:digits --images colour.npy", "failed on images of shape 1 × 3 × 8 × 8"),
-        ("--model digits --images blurred.npz", "expected a model with a prefix"),
-        ("--model aclimate:digits --images blurred.npz", "did you mean 'acclimate'?"),
-        ("--model acclimate:digit --images blurred.npz", "did you mean 'digits'?"),
-        ("--model acclimate:wrn-40-2 --images blurred.npz", "a network without weights"),
-        ("--model py:nets:nobody --images blurred.npz", "unknown function in nets 'nobody'"),
-        ("--model py:nowhere:f --images blurred.npz", "no module 'nowhere'"),
-        ("{ok} --recipe rlp", "unknown recipe 'rlp'; did you mean 'rpl'?"),
-        ("{ok} --set optimizer.rl=1", "did you mean 'lr'?"),
-        ("{ok} --set epochs=many", "epochs: expected int, got 'many'"),
-        ("{ok} --set epochs", "expected part.option=value (optimizer.lr=1e-3), got 'epochs'"),
-        ("{ok} --set objective.q=2", "expected q"),
-        ("{ok} --set teacher=epok", "did you mean 'epoch'?"),
-        ("{ok} --recipe bn --batch-size 1", "one image has no batch statistics"),
-        ("{ok} --batch-size 0", "expected batch_size >= 1, got 0"),
-        ("{ok} --device warp9", "cannot use the device 'warp9'"),
-        ("{ok} --seed 99999999999999999999999", "expected a seed"),
-        ("{ok} --weights nowhere.safetensors", "nowhere.safetensors"),
-        ("{ok} --out nets.py", "cannot use nets.py as output folder"),
-        ("{ok} --out .", "is not empty and holds no acclimate run"),
-        ("--model py:nets:bare --images blurred.npz --recipe none", "preprocessing"),
-        ("--model py:nets:bare --images float.npy", "no normalisation layers"),
-    ],
-)  # fmt: skip
-def test_mistakes(words, said, tmp_path, capfd):
-    (tmp_path / "empty").mkdir()
-    write_npz(tmp_path / "blurred.npz", count=20)
-    write_npz(tmp_path / "labels.npz", labels=LABELS + 1)
-    np.savez(tmp_path / "nan.npz", images=np.full((4, 1, 8, 8), np.nan, np.float32))
-    np.save(tmp_path / "colour.npy", np.zeros((4, 3, 8, 8), np.float32))
-    np.save(tmp_path / "float.npy", np.zeros((4, 1, 8, 8), np.float32))
-    before = sorted(p.name for p in tmp_path.iterdir())
-    ok = "--model acclimate:digits --images blurred.npz"
-    assert call(*words.format(ok=ok).split(), "--quiet") == 2
-    err = capfd.readouterr().err
-    last = err.splitlines()[-1]
-    assert last.startswith("acclimate: ")
-    assert said in last
-    assert "Traceback" not in err
-    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == before
-
-
-@pytest.mark.parametrize(
-    "words", [["--bogus"], ["--guard", "maybe"], ["--keep", "first"], ["--seed", "x"], ["stray"]]
-)
-def test_what_the_parser_does_not_know_is_status_2_too(words, capfd):
-    with pytest.raises(SystemExit) as caught:
-        call(*words)
-    assert caught.value.code == 2
-    assert "usage: acclimate" in capfd.readouterr().err
-
-
-def test_a_model_without_a_record_is_told_how_to_see(tmp_path, capsys):
-    write_folder(tmp_path / "pictures", folders=None, count=8)
-    call = ["adapt", "--model", "py:nets:recordless", "--images", "pictures", "--quiet"]
-    assert main(call) == 2
-    assert "--size 224" in capsys.readouterr().err
-    told = ["--size", "8", "--resize", "9", "--mean", "0.3", "--std", "0.37"]
-    assert main([*call, *told]) == 0
-    line = "shorter side to 9 px (bilinear), centre 8×8, mean (0.3,), std (0.37,)"
-    assert line in capsys.readouterr().out
-    assert main([*call, "--mean", "0.3"]) == 2
-    assert "--mean needs --size" in capsys.readouterr().err
 
 
 def test_a_long_table_of_epochs_is_shortened():

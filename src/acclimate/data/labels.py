@@ -77,7 +77,7 @@ def match_classes(folders: Sequence[str], classes: ClassList | None) -> list[int
             return found
     if classes is None:
         return None
-    mixed = [next((i for rule in rules if (i := rule(name)) is not None), None) for name in folders]
+    mixed = _by_any(rules, folders)
     if all(index is None for index in mixed):
         return None
     unmatched = [name for name, index in zip(folders, mixed, strict=True) if index is None]
@@ -92,8 +92,7 @@ def classes_named(names: Sequence[str], classes: ClassList) -> list[int | None]:
     >>> classes_named(["Dog", "n02", "3"], ClassList(("cat", "dog"), ids=("n01", "n02")))
     [1, 1, None]
     """
-    rules = _naming_rules(classes)
-    return [next((i for rule in rules if (i := rule(name)) is not None), None) for name in names]
+    return _by_any(_naming_rules(classes), names)
 
 
 def labels_of_paths(
@@ -164,6 +163,10 @@ def _spread(level: list[str | None], folders: list[str], found: list[int]) -> Te
 def _all_by(rule: _Rule, folders: Sequence[str]) -> list[int] | None:
     found = [index for name in folders if (index := rule(name)) is not None]
     return found if folders and len(found) == len(folders) else None
+
+
+def _by_any(rules: Sequence[_Rule], names: Sequence[str]) -> list[int | None]:
+    return [next((i for rule in rules if (i := rule(name)) is not None), None) for name in names]
 
 
 def _naming_rules(classes: ClassList | None) -> list[_Rule]:

@@ -8,14 +8,15 @@ from math import fsum, sqrt
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
-__all__ = ["Cell", "Measure", "Shifts", "cell_of", "mean_of_means", "on_the_same"]
+__all__ = ["Cell", "Measure", "Shifts", "cell_of", "like", "mean_of_means", "on_the_same"]
 
 Shifts: TypeAlias = Mapping[str | None, Mapping[int | None, float]]
 """A number for each corruption and severity."""
 
 Measure: TypeAlias = Callable[[Shifts], float | None]
 
-_Seed = TypeVar("_Seed")
+_K = TypeVar("_K")
+_P = TypeVar("_P")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +94,23 @@ def mean_of_means(shifts: Shifts) -> float | None:
     return _mean([_mean(list(values.values())) for values in shifts.values()])
 
 
-def on_the_same(by_seed: Mapping[_Seed, Shifts]) -> dict[_Seed, Shifts]:
-    """The seeds that ran on the most shifts and severities, and on the same.
+def like(ran: Mapping[_K, frozenset[_P]]) -> list[_K]:
+    """Those that ran on the most, and on the same; of several such, where there are more of them.
 
-    The mean of one that ran on fewer is of other images, and tells nothing beside theirs.
+    The mean of one that ran on less is of other images, and tells nothing beside theirs.
+
+    >>> like({"a": frozenset({1, 2}), "b": frozenset({2}), "c": frozenset({2, 1})})
+    ['a', 'c']
+    """
+    alike: dict[frozenset[_P], list[_K]] = {}
+    for each, places in ran.items():
+        alike.setdefault(places, []).append(each)
+    most = max(alike, key=lambda places: (len(places), len(alike[places])), default=frozenset())
+    return alike.get(most, [])
+
+
+def on_the_same(by_seed: Mapping[_K, Shifts]) -> dict[_K, Shifts]:
+    """The seeds that ran on the most shifts and severities, and on the same.
 
     >>> whole = {"fog": {1: 10.0, 5: 30.0}}
     >>> sorted(on_the_same({0: whole, 1: {"fog": {5: 31.0}}, 2: {"fog": {1: 11.0, 5: 29.0}}}))
@@ -105,11 +119,11 @@ def on_the_same(by_seed: Mapping[_Seed, Shifts]) -> dict[_Seed, Shifts]:
     first = next(iter(by_seed.values()), {})
     if all(_same_places(first, each) for each in by_seed.values()):  # nearly always
         return dict(by_seed)
-    alike: dict[frozenset[tuple[str | None, int | None]], dict[_Seed, Shifts]] = {}
-    for seed, shifts in by_seed.items():
-        places = frozenset((name, s) for name, values in shifts.items() for s in values)
-        alike.setdefault(places, {})[seed] = shifts
-    return alike[max(alike, key=lambda places: (len(places), len(alike[places])))]
+    ran = {
+        seed: frozenset((name, severity) for name, values in shifts.items() for severity in values)
+        for seed, shifts in by_seed.items()
+    }
+    return {seed: by_seed[seed] for seed in like(ran)}
 
 
 def _same_places(one: Shifts, other: Shifts) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +17,10 @@ from acclimate.data.corruptions import SEVERITIES
 from acclimate.data.joined import JoinedSource
 from acclimate.data.memory import cache_budget
 from acclimate.data.shift import Shift, ShiftedSource
-from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.errors import AcclimateError
 from acclimate.evaluation import dataset_parts
 from acclimate.experiments._first_images import first_images
+from acclimate.experiments._heard import heard
 from acclimate.experiments._shift_words import job_shifts
 from acclimate.experiments._streaming import Met
 from acclimate.experiments.job import Job
@@ -163,8 +163,7 @@ class ImageCache:
         root = Path(self.roots[dataset]).expanduser()
         split = job.split if dataset == job.dataset else None
         severity, corruption = None, None
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with heard() as said:
             if shift is not None:  # also finds what stands in for it: frost-procedural for frost
                 part = dataset_parts(
                     dataset,
@@ -186,9 +185,6 @@ class ImageCache:
                 progress=self.progress,
                 incomplete=self.incomplete,
             )
-        said = dict.fromkeys(
-            str(each.message) for each in caught if issubclass(each.category, AcclimateWarning)
-        )
         images, notes = first_images(source, job.images)
         return Opened(
             images=images, data=_digest(images), corruption=corruption, notes=(*said, *notes)

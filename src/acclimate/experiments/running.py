@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,8 +14,9 @@ import torch
 from acclimate.adaptation import adapt
 from acclimate.copying import choose_device
 from acclimate.data.benchmarks import check_classes_fit, find_dataset
-from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.errors import AcclimateError
 from acclimate.evaluation import Evaluation, evaluate, forgetting
+from acclimate.experiments._heard import heard
 from acclimate.experiments._image_cache import ImageCache, Opened
 from acclimate.experiments._machine import (
     breaks_device,
@@ -111,8 +111,7 @@ class Worker:
             opened = self._images.shifted(job, loaded.preprocessing)
         else:
             opened, met = self._images.met(job, loaded.preprocessing)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", AcclimateWarning)
+        with heard() as unlike:
             check_classes_fit(find_dataset(job.dataset), opened.images, loaded.classes)
         loading = time.perf_counter() - began
         preprocessing = opened.images.preprocessing
@@ -130,7 +129,7 @@ class Worker:
         if met is not None:
             attempt = partial(self._stream, job, loaded, met)
         found = self._with_less_memory(job, loaded, len(opened.images), attempt)
-        notes = [*opened.notes, *_said(caught), *found.pop("notes", [])]
+        notes = [*opened.notes, *unlike, *found.pop("notes", [])]
         return Result(job=job, record={**about, **found, **peak(self.device), "notes": notes})
 
     def _with_less_memory(
@@ -168,8 +167,7 @@ class Worker:
             used = size or _EVALUATED_AT_ONCE
             scores = self._evaluate(loaded.model, opened, used)
             return {**evaluated_record(scores), "batch_size": used, "recipe": None}
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", AcclimateWarning)
+        with heard() as said:
             result = adapt(
                 loaded,
                 opened.images,
@@ -188,7 +186,7 @@ class Worker:
             # The run's confidences are over all outputs, those of the score over some of them.
             again = self._evaluate(result.model, opened, result.record["batch_size"])
         record = adapted_record(result, opened.images, again=again)
-        record["notes"] += _said(caught)
+        record["notes"] += said
         if self.score == "end" and len(record["errors"]["after_epoch"]) > 1:
             record["score"] = "end"
         if job.forgetting:
@@ -196,8 +194,7 @@ class Worker:
         return record
 
     def _stream(self, job: Job, loaded: LoadedModel, met: Met, size: int | None) -> dict[str, Any]:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", AcclimateWarning)
+        with heard() as said:
             record = streamed_record(
                 job,
                 loaded,
@@ -206,7 +203,7 @@ class Worker:
                 batch_size=size,
                 progress=self.progress,
             )
-        record["notes"] += _said(caught)
+        record["notes"] += said
         return record
 
     def _evaluate(self, model: torch.nn.Module, opened: Opened, size: int) -> Evaluation:
@@ -229,12 +226,6 @@ class Worker:
             device=self.device,
             progress=self.progress,
         ).to_dict()
-
-
-def _said(caught: Sequence[warnings.WarningMessage]) -> list[str]:
-    """Our own warnings, each once."""
-    said = (str(each.message) for each in caught if issubclass(each.category, AcclimateWarning))
-    return list(dict.fromkeys(said))
 
 
 def _batch_size(job: Job, loaded: LoadedModel, images: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Generic, TypeVar
 
-from acclimate.experiments._cells import mean_of_means, on_the_same
+from acclimate.experiments._cells import like, mean_of_means, on_the_same
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_settings import Panel, panel_of
 
@@ -84,14 +84,13 @@ def compared(runs: Mapping[_K, Iterable[Result]]) -> Compared[_K]:
     Of several that ran on as many but others, those count that more settings ran on.
     """
     known = {key: [r for r in results if r.error is not None] for key, results in runs.items()}
-    alike: dict[frozenset[tuple[Panel, str | None, int | None, int]], list[_K]] = {}
-    for key, results in known.items():
-        if results:
-            parts = ((panel_of(r), r.corruption, r.job.severity, r.job.seed) for r in results)
-            alike.setdefault(frozenset(parts), []).append(key)
-    fullest = max(alike, key=lambda parts: (len(parts), len(alike[parts])), default=frozenset())
-    errors = {key: mean_error(known[key]) for key in alike.get(fullest, ())}
+    ran = {
+        key: frozenset((panel_of(r), r.corruption, r.job.severity, r.job.seed) for r in results)
+        for key, results in known.items()
+        if results
+    }
+    errors = {key: mean_error(known[key]) for key in like(ran)}
     return Compared(
         errors={key: error for key, error in errors.items() if error is not None},
-        left_out=sum(map(len, alike.values())) - len(errors),
+        left_out=len(ran) - len(errors),
     )

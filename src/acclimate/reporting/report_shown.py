@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from acclimate.experiments._cells import on_the_same
+from acclimate.experiments._cells import like
 from acclimate.experiments.choices import Choices
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_chosen import given_for
@@ -100,11 +100,10 @@ def _place(result: Result) -> tuple[str | None, int | None]:
 
 def _of_like_seeds(results: Sequence[Result]) -> list[Result]:
     """Of the seeds that ran on the most, and on the same."""
-    by_seed: dict[int, dict[str | None, dict[int | None, float]]] = {}
+    ran: dict[int, set[tuple[str | None, int | None]]] = {}
     for result in results:
-        shifts = by_seed.setdefault(result.job.seed, {})
-        shifts.setdefault(result.corruption, {})[result.job.severity] = 0.0
-    alike = on_the_same(by_seed)
+        ran.setdefault(result.job.seed, set()).add(_place(result))
+    alike = like({seed: frozenset(places) for seed, places in ran.items()})
     return [result for result in results if result.job.seed in alike]
 
 
