@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from acclimate.cli import main
@@ -54,6 +56,13 @@ class Slow(nn.Module):
 def slow():
     return LoadedModel(name="", model=Slow(), preprocessing=PREPROCESSING)
 """
+
+
+def go_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a folder of the user's own, with his models in a module."""
+    (folder / "nets.py").write_text(NETS)
+    monkeypatch.chdir(folder)
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
 
 
 def write_folder(root: Path, images=BLURRED, labels=LABELS, *, folders=WORDS, count=120) -> Path:

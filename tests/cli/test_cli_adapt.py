@@ -12,13 +12,16 @@ import time
 
 import numpy as np
 import pytest
-from adapt_inputs import BLURRED, CLEAN, LABELS, WORDS, call, write_folder, write_npz
+from adapt_inputs import BLURRED, CLEAN, LABELS, WORDS, call, go_to, write_folder, write_npz
 from PIL import Image
 from safetensors.torch import save_file
 
 from acclimate.demo.model import load_digits_model
 
-pytestmark = pytest.mark.usefixtures("nets")
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    go_to(tmp_path, monkeypatch)
 
 
 def call_json(capfd, *words: str) -> tuple[int, dict]:

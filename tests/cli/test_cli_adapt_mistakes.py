@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adapt_inputs import LABELS, call, write_folder, write_npz
+from adapt_inputs import LABELS, call, go_to, write_folder, write_npz
 
 from acclimate.cli import main
 
-pytestmark = pytest.mark.usefixtures("nets")
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    go_to(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
