@@ -112,6 +112,7 @@ def row(result: Result) -> dict[str, Any]:
     errors = record["errors"]
     return {
         "model": job.model,
+        "weights": None if job.weights is None else Path(job.weights.path).name,
         "dataset": job.dataset,
         "setting": job.setting,
         "recipe": job.recipe,

@@ -192,7 +192,35 @@ def photos(rows: Sequence[Row]) -> str:
     )
 
 
-TABLES = {each.__name__: each for each in (domains, ablations, dino, forgetting, photos)}
+def sources(rows: Sequence[Row]) -> str:
+    """Source models by how much learning takes off what new statistics leave."""
+    return drawn(
+        ["source", *(f"`{name}`" for name in ORDER), "reduction BN→ENT", "BN→RPL"],
+        (
+            [
+                name,
+                *(mean(_of(own, recipe), _error) for recipe in ORDER),
+                *(_reduction(own, recipe) for recipe in ("ent", "rpl")),
+            ]
+            for name, own in _grouped(rows, _source)
+        ),
+    )
+
+
+def _source(row: Row) -> str:
+    return ", ".join(filter(None, (_model(row), Path(row["weights"] or "").stem)))
+
+
+def _of(rows: Sequence[Row], recipe: str) -> list[Row]:
+    return [row for row in rows if row["recipe"] == recipe]
+
+
+def _reduction(rows: Sequence[Row], recipe: str) -> str:
+    before, after = (fmean(row["error"] for row in _of(rows, name)) for name in ("bn", recipe))
+    return f"{100 * (before - after) / before:.0f} %"
+
+
+TABLES = {each.__name__: each for each in (domains, ablations, dino, forgetting, photos, sources)}
 
 
 def main(words: Sequence[str] | None = None) -> int:
