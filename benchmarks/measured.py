@@ -3,7 +3,8 @@
     python benchmarks/measured.py domains                            # prints it
     python benchmarks/measured.py domains --write docs/measured.md   # or --check
 
-It is made from results/NAME.json, which measure.py makes, and stands between the marks of its name.
+It is made from results/NAME.json, which measure.py makes (self_ensembling: `acclimate reproduce
+tbl:self-ensembling --json`), and stands between the marks of its name.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from page_table import Row, TableError, command, drawn
 
@@ -194,6 +196,8 @@ def photos(rows: Sequence[Row]) -> str:
 
 def sources(rows: Sequence[Row]) -> str:
     """Source models by how much learning takes off what new statistics leave."""
+    for _, own in _grouped(rows, _source):
+        _check_places(own, _recipe)
     return drawn(
         ["source", *(f"`{name}`" for name in ORDER), "reduction BN→ENT", "BN→RPL"],
         (
@@ -205,6 +209,49 @@ def sources(rows: Sequence[Row]) -> str:
             for name, own in _grouped(rows, _source)
         ),
     )
+
+
+def self_ensembling(reproduced: dict[str, Any]) -> str:
+    """What ``acclimate reproduce tbl:self-ensembling --json`` says was measured, as errors."""
+    rows = [row for row in reproduced["tables"][0]["rows"] if row["measured"] is not None]
+    columns = list(dict.fromkeys(row["column"] for row in rows))
+    found = {
+        (row["row"], row["column"]): f"{100 - row['measured']:.2f} ({100 - row['published']:.2f})"
+        for row in rows
+    }
+    return drawn(
+        ["trained for, with", *columns],
+        (
+            [name, *(found.get((name, column), "–") for column in columns)]
+            for name in dict.fromkeys(row["row"] for row in rows)
+        ),
+    )
+
+
+def statistics(rows: Sequence[Row]) -> str:
+    """New statistics alone: of each batch by its size, and of all images."""
+    rows = sorted(rows, key=lambda row: (row["model"], row["options"]["batch_size"]))
+    sizes = sorted({row["options"]["batch_size"] for row in rows})
+    return drawn(
+        ["model", "unadapted", *(f"batches of {size}" for size in sizes), "all images"],
+        (
+            [
+                name,
+                mean(own, lambda row: row["unadapted"]),
+                *(
+                    mean((r for r in own if r["options"]["batch_size"] == size), _online)
+                    for size in sizes
+                ),
+                mean((r for r in own if r["options"]["batch_size"] == sizes[-1]), _error),
+            ]
+            for name, own in _grouped(rows, _model)
+        ),
+    )
+
+
+def _online(row: Row) -> float | None:
+    error: float | None = row["online"]
+    return error
 
 
 def _source(row: Row) -> str:
@@ -220,7 +267,16 @@ def _reduction(rows: Sequence[Row], recipe: str) -> str:
     return f"{100 * (before - after) / before:.0f} %"
 
 
-TABLES = {each.__name__: each for each in (domains, ablations, dino, forgetting, photos, sources)}
+TABLES: dict[str, Callable[[Any], str]] = {
+    "domains": domains,
+    "self_ensembling": self_ensembling,
+    "ablations": ablations,
+    "dino": dino,
+    "forgetting": forgetting,
+    "photos": photos,
+    "sources": sources,
+    "statistics": statistics,
+}
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -25,7 +25,7 @@ import torch
 
 import acclimate
 from acclimate.data import ImageSource, open_dataset
-from acclimate.experiments._first_images import first_images
+from acclimate.experiments._few_images import few_images
 from acclimate.models import LoadedModel, load
 from acclimate.words import Speed
 
@@ -156,7 +156,7 @@ def opened(model: str, root: Path, images: int) -> tuple[LoadedModel, ImageSourc
     """A model and its pictures, kept by the process."""
     loaded = load(model)
     source = open_dataset("cifar10", root, preprocessing=loaded.preprocessing)
-    return loaded, first_images(source, images)[0]
+    return loaded, few_images(source, images)[0]
 
 
 if __name__ == "__main__":

@@ -177,6 +177,18 @@ def test_what_is_no_number_stays_none() -> None:
     assert not torch.isfinite(learner.predict(x)).all()
 
 
+def test_a_run_leaves_no_memory_behind() -> None:
+    x, kept = torch.rand(64, 3, 32, 32, device="cuda"), []
+    for _ in range(4):
+        how = Acceleration(channels_last=True, fused=True, recorded=True)
+        learner = Learner(Residual(64).cuda(), get_recipe("ent", {}), acceleration=how)
+        for _ in range(6):
+            learner.step(x)
+        learner.release()
+        kept.append(torch.cuda.memory_reserved())
+    assert kept[-1] - kept[0] < 8 * 2**20  # a recording works in more than 20 MiB
+
+
 def test_adam_goes_on_from_a_checkpoint() -> None:
     x = torch.rand(6, 32, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
     options = {"optimizer": "adam", "optimizer.lr": 1e-2}

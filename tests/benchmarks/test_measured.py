@@ -81,6 +81,35 @@ def test_photos_by_model_and_severity() -> None:
     ]
 
 
+def test_what_learning_takes_off_each_source() -> None:
+    errors = {"none": 40.0, "bn": 20.0, "ent": 15.0, "rpl": 19.0}
+    rows = [row(recipe, error, weights=None) for recipe, error in errors.items()]
+    rows += [row(recipe, 2 * error, weights="6-epochs.pt") for recipe, error in errors.items()]
+    assert cells(SCRIPT["sources"](rows)) == [
+        ["source", "`none`", "`bn`", "`ent`", "`rpl`", "reduction BN→ENT", "BN→RPL"],
+        ["net", "40.0", "20.0", "15.0", "19.0", "25 %", "5 %"],
+        ["net, 6-epochs", "80.0", "40.0", "30.0", "38.0", "25 %", "5 %"],
+    ]
+
+
+def test_what_was_reproduced_as_errors() -> None:
+    cell = {"row": "MNIST→USPS", "column": "ENT", "measured": 98.25, "published": 97.0}
+    missing = {"row": "MNIST→SVHN", "column": "ENT", "measured": None, "published": 97.0}
+    table = SCRIPT["self_ensembling"]({"tables": [{"rows": [missing, cell]}]})
+    assert cells(table) == [["trained for, with", "ENT"], ["MNIST→USPS", "1.75 (3.00)"]]
+
+
+def test_statistics_of_batches_and_of_all_images() -> None:
+    rows = [
+        row("bn", 10.0 + size / 64, online=20.0 - size / 16, options={"batch_size": size})
+        for size in (128, 16)
+    ]
+    assert cells(SCRIPT["statistics"](rows)) == [
+        ["model", "unadapted", "batches of 16", "batches of 128", "all images"],
+        ["net", "20.0", "19.0", "12.0", "12.0"],
+    ]
+
+
 def test_seeds_that_went_elsewhere_have_no_deviation() -> None:
     rows = [row("ent"), row("ent", shift="cifar/frost:5"), row("ent", seed=1)]
     with pytest.raises(SCRIPT["TableError"], match="same shifts with every seed"):

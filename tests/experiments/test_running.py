@@ -117,7 +117,7 @@ def test_model_and_images_are_made_once_for_jobs_that_share_them(worker, monkeyp
     assert (len(loads), sum(made)) == (1, 320)
 
 
-def test_the_first_images_only(worker):
+def test_a_few_images_only(worker):
     few = done(worker.run(a_job("none", images=40))).record
     assert (few["images"], few["labelled"]) == (40, 40)
     all_of_them = done(worker.run(a_job("none"))).record

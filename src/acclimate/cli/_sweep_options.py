@@ -22,8 +22,8 @@ def add_plan_options(parser: Any) -> None:
     grid = "change recipes; several values make a grid; repeatable; ent:epochs=2 is for one alone"
     add("--set", "--grid", metavar="OPTION=VALUE[,...]", action="append", default=[], help=grid)
     add("--seeds", "--seed", nargs="+", type=int, metavar="N", help="of the adaptation")
-    first = "only the first so many of each shift"
-    add("--images-per-shift", "--images", type=int, metavar="N", dest="images", help=first)
+    few = "only so many of each shift"
+    add("--images-per-shift", "--images", type=int, metavar="N", dest="images", help=few)
     add("--weights", metavar="[MODEL=]FILE", action="append", default=[], help="for a model")
     add("--split", metavar="NAME", help="of the data sets (default: the first of each)")
 

@@ -36,8 +36,8 @@ def add_options(parser: Any) -> None:
     add("--root", metavar="DATASET=DIR", action="append", default=[], help=root)
     weights = "for a model, or for the rows with such a name ('WRN-26-16 vanilla*'); repeatable"
     add("--weights", metavar="MODEL=FILE", action="append", default=[], help=weights)
-    first = "only the first so many of each shift: a small version, marked as such"
-    add("--images-per-shift", type=int, metavar="N", dest="images", help=first)
+    few = "only so many of each shift: a small version, marked as such"
+    add("--images-per-shift", type=int, metavar="N", dest="images", help=few)
     add("--severities", nargs="+", type=int, metavar="N", help="only these, marked as such")
     only = "only these corruptions or domains, marked as such"
     add("--shifts", nargs="+", metavar="NAME", default=[], help=only)

@@ -19,7 +19,7 @@ from acclimate.data.memory import cache_budget
 from acclimate.data.shift import Shift, ShiftedSource
 from acclimate.errors import AcclimateError
 from acclimate.evaluation import dataset_parts
-from acclimate.experiments._first_images import first_images
+from acclimate.experiments._few_images import few_images
 from acclimate.experiments._heard import heard
 from acclimate.experiments._shift_words import job_shifts
 from acclimate.experiments._streaming import Met
@@ -185,7 +185,7 @@ class ImageCache:
                 progress=self.progress,
                 incomplete=self.incomplete,
             )
-        images, notes = first_images(source, job.images)
+        images, notes = few_images(source, job.images)
         return Opened(
             images=images, data=_digest(images), corruption=corruption, notes=(*said, *notes)
         )
