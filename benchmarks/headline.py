@@ -58,7 +58,8 @@ def headline(rows: Sequence[Row]) -> str:
     return "\n".join(
         [
             "Top-1 error in percent; in brackets what the paper prints, or over how many shifts a "
-            "mean is where not over all. BN: new statistics of all images; reduction: of what they leave.",
+            "mean is where not over all. BN: new statistics of all images; reduction: of what they "
+            "leave.",
             "",
             f"Mean over {CORRUPTIONS} corruptions × {SEVERITIES} severities:",
             "",
