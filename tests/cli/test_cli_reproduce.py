@@ -15,7 +15,7 @@ from acclimate.experiments import Store
 from acclimate.experiments.paper import tables
 
 SMALL = ["--incomplete", "--images-per-shift", "8", "--severities", "5", "--shifts", "fog"]
-MARK = "first 8 images a shift, severity 5 only, fog only, data sets with gaps allowed"
+MARK = "8 images a shift, severity 5 only, fog only, data sets with gaps allowed"
 
 
 @pytest.fixture(autouse=True)

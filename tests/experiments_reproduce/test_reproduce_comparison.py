@@ -57,7 +57,7 @@ def test_what_can_run_is_not_called_missing(cifar):
 def test_a_small_version_is_marked_in_every_line_and_in_the_json(cifar):
     scope = Scope(images=20, severities=(5,))
     shown = compared("tbl:groupnorm", hand=cifar, scope=scope, run=True)
-    words = "first 20 images a shift, severity 5 only"
+    words = "20 images a shift, severity 5 only"
     out = text(shown)
     lines = [line for line in out.splitlines() if line.startswith(("WRN", "ResNet50"))]
     assert len(lines) == 12

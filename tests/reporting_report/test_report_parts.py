@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from acclimate.data.corruptions import DEV
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Job, Result, Store, conditions
 from acclimate.reporting.report_build import build_report
+from acclimate.reporting.report_calibration import pooled
 from acclimate.reporting.report_over_time import balance_figure, error_figure
 from acclimate.reporting.report_practices import practices
 from acclimate.reporting.report_published import PublishedPoint, published_points
@@ -85,6 +87,20 @@ def test_a_number_that_covers_less_than_its_row_says_so_itself(tmp_path):
     assert "of" not in bn["BN %"]
 
 
+def test_what_a_row_covers_is_said_once_in_the_table_of_corruptions_too(tmp_path):
+    store = Store(tmp_path / "part.db")
+    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"], recipes=["none", "ent"]))
+    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"], severities=(5,), recipes=["bn"]))
+    (table,) = section(build_report(store), "corruptions").tables
+    found = {row["recipe"]: row for row in rows(table)}
+    assert {name: row["coverage"] for name, row in found.items()} == {
+        "none": "all",
+        "bn": "1 of 2 parts",
+        "ent": "all",
+    }
+    assert not any("of" in row["fog"] + row["snow"] for row in found.values())
+
+
 def test_there_is_no_column_for_coverage_where_all_is_there(report):
     (table,) = section(report, "results").tables
     assert "coverage" not in table.header
@@ -140,6 +156,31 @@ def test_a_long_run_has_all_shorter_ones_and_shows_where_it_collapses():
     assert figure.svg.count('stroke="#c2185b"') == len(worse) + 1  # and the key
 
 
+def test_what_rounds_to_the_same_number_hardly_differs_in_colour():
+    grid = [{"optimizer.lr": rate, "epochs": 1} for rate in (1e-4, 1e-3)]
+    found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=grid, models=["m"]))
+    for results in found[next(iter(found))].values():
+        for each in results:
+            rate = dict(each.job.options)["optimizer.lr"]
+            each.record["errors"]["after_epoch"] = [each.record["errors"]["start"] + rate]
+    figure = rate_figure(*rate_groups(next(iter(found)), found)[0])
+    colours = set(re.findall(r'fill="(#[0-9a-f]{6})"', figure.svg))
+    light = [c for c in colours if min(int(c[n : n + 2], 16) for n in (1, 3, 5)) > 200]
+    assert light
+    assert colours == set(light)
+
+
+def test_bins_of_hardly_any_image_are_not_drawn():
+    bins = [
+        {"low": low, "high": low + 0.5, "count": count, "confidence": low + 0.3, "accuracy": 0.5}
+        for low, count in ((0.0, 1), (0.5, 1999))
+    ]
+    (one,) = sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["none"])
+    one.record["reliability"] = bins
+    curve = pooled([one])
+    assert (len(curve.points), curve.images) == (1, 2000)
+
+
 def test_many_rates_and_epochs_are_drawn_in_part():
     grid = [{"optimizer.lr": 1e-5 * 1.3**n, "epochs": 30} for n in range(40)]
     found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=grid, models=["m"]))
@@ -153,7 +194,7 @@ def test_the_numbers_of_the_paper_whose_jobs_are_there_are_compared(store):
     points = published_points(store.results())
     assert points
     assert all("WRN-40-2" in point.label for point in points)
-    assert {point.small for point in points} == {"first 1,000 images a shift, severities 3, 5 only"}
+    assert {point.small for point in points} == {"1,000 images a shift, severities 3, 5 only"}
     assert published_points(sweep(models=["some:other"], corruptions=["fog"])) == []
 
 
@@ -201,6 +242,27 @@ def test_the_checklist_finds_what_is_missing():
     }
     assert "no bn" in checked["Simple baselines beside it"].evidence
     assert "only norm-affine" in checked["Adapted parameters searched"].evidence
+
+
+def test_baselines_are_asked_for_where_something_is_reported():
+    chosen = sweep(corruptions=DEV, recipes=["ent"], seeds=(0,))
+    name = "Simple baselines beside it"
+    assert states([*chosen, *sweep(seeds=(0,))])[name].state == "passed"
+    assert states(chosen)[name].state == "not passed"
+
+
+def test_a_model_without_statistics_needs_no_bn_beside_it():
+    found = sweep(recipes=["none", "ent"], seeds=(0,))
+    name = "Simple baselines beside it"
+    assert states(found)[name].state == "not passed"
+    for each in found:
+        errors = each.record["errors"]
+        errors["start"] = errors["unadapted"]
+    now = states(found)[name]
+    assert (now.state, "Not bn where new statistics change nothing" in now.evidence) == (
+        "passed",
+        True,
+    )
 
 
 def test_failed_jobs_are_listed_by_reason(report):

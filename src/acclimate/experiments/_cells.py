@@ -64,7 +64,8 @@ class Cell:
         """
         words = []
         if self.parts < self.expected_parts:
-            words.append(f"{self.shifts} of {self.expected_shifts}")
+            if self.shifts < self.expected_shifts:
+                words.append(f"{self.shifts} of {self.expected_shifts}")
             if self.parts * self.expected_shifts != self.shifts * self.expected_parts:
                 words.append(f"{self.parts} of {self.expected_parts} parts")
         if self.seeds < self.all_seeds:

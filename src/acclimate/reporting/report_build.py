@@ -127,7 +127,8 @@ def build_report(
                  "than the unadapted model. Runs of many epochs have all shorter ones in them."),
         drawn("calibration", "Calibration", reliability_figure,
                about="On the dashed line a model is right as often as it says. ECE: expected "
-               "calibration error of the curve, from 0 to 1."),
+               "calibration error of the curve, from 0 to 1. Bins of fewer than one image in a "
+               "thousand are left out."),
         drawn("balance", "Class balance over time", balance_figure,
                about="How often the most frequent answer is given. A model that collapses answers "
                "ever fewer classes.", of_stream=stream_balance_figure),

@@ -16,6 +16,8 @@ from acclimate.reporting.report_shown import side_by_side
 __all__ = ["Pooled", "pooled", "reliability_figure"]
 
 
+_DRAWN = 0.001
+"""Of all images, that a bin must hold for its accuracy to be more than chance."""
 _SHARES = tuple((float(share), str(share)) for share in range(0, 101, 20))
 
 
@@ -50,7 +52,11 @@ def pooled(results: Sequence[Result]) -> Pooled | None:
         return None
     images = sum(total[0] for total in sums.values())
     return Pooled(
-        points=[(total[1] / total[0], total[2] / total[0]) for _, total in sorted(sums.items())],
+        points=[
+            (total[1] / total[0], total[2] / total[0])
+            for _, total in sorted(sums.items())
+            if total[0] >= _DRAWN * images
+        ],
         ece=sum(abs(total[1] - total[2]) for total in sums.values()) / images,
         images=int(images),
     )

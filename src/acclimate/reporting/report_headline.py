@@ -16,7 +16,15 @@ from acclimate.reporting.report_shown import Chosen
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
 from acclimate.words import option_words
 
-__all__ = ["GROUPS", "constant_words", "dimension_entry", "done_in", "settings_tables"]
+__all__ = [
+    "COVERAGE",
+    "GROUPS",
+    "constant_words",
+    "covered_entry",
+    "dimension_entry",
+    "done_in",
+    "settings_tables",
+]
 
 GROUPS = {"test": "test", "none": "clean or other", "dev": "hold-out"}
 """The groups of corruptions as conditions have them, and in words; means never mix them."""
@@ -33,11 +41,12 @@ _ABOUT = (
     "the same images, “BN” of the recipe bn.",
     "Relative reduction: by how much of the unadapted error the error fell; below zero it rose.",
 )
-_COVERAGE = (
+COVERAGE = (
     "Coverage: 12 of 15 is a mean over that many of the shifts it is meant to be over; parts are "
     "shifts at a severity, from a seed. 2 of 3 seeds: a mean over those that ran on the most, and "
     "on the same. A number that covers another share than its row says so."
 )
+"""What the words beside a mean tell that is not over everything."""
 
 
 class _Line(NamedTuple):
@@ -86,7 +95,7 @@ def settings_tables(
     same = constant_words(whole)
     why = sorted({each.why for each in chosen if each.why != "the only setting"})
     how = [f"Of several settings of a recipe: {'; or '.join(why)}."] if why else []
-    missing = [_COVERAGE] if "coverage" in header else []
+    missing = [COVERAGE] if "coverage" in header else []
     title = "Mean error by model and recipe, before and after"
     return (
         ReportTable(name="headline", title=title, header=header, rows=first,
@@ -114,17 +123,19 @@ def _lines(
             source = none.get(rest, source)
         entries = [
             *(dimension_entry(name, about[name]) for name in _ROWS),
-            _entry(replace(source, std=None), cell),  # nothing is drawn where nothing is adapted
-            _entry(bn.get(rest, Cell(value=None)), cell),
-            _entry(online.cell(key), cell),
-            _entry(cell, cell),
+            covered_entry(
+                replace(source, std=None), cell
+            ),  # nothing is drawn where nothing is adapted
+            covered_entry(bn.get(rest, Cell(value=None)), cell),
+            covered_entry(online.cell(key), cell),
+            covered_entry(cell, cell),
             _reduction(source, cell, about["recipe"]),
             cell.missing or "all",
             number_entry(cell.seeds or None, digits=0),
             number_entry(cell.images, digits=0),
             images,
             *(dimension_entry(name, about[name]) for name in names if name not in _ROWS),
-            _entry(mce.cell(key), cell),
+            covered_entry(mce.cell(key), cell),
         ]
         yield _Line(about, entries)
 
@@ -161,7 +172,7 @@ def _reduction(source: Cell, cell: Cell, recipe: str) -> Entry:
     return number_entry(100 * (source.value - cell.value) / source.value)
 
 
-def _entry(cell: Cell, row: Cell) -> Entry:
+def covered_entry(cell: Cell, row: Cell) -> Entry:
     """A number; what it covers stands beside it only where that is not what its row covers."""
     if cell.value is None:
         return "–"
@@ -206,4 +217,4 @@ def constant_words(table: Table) -> list[str]:
 def _constant(name: str, value: Any) -> str:
     if name == "options":
         return f"options {option_words(json.loads(value).items())}"
-    return f"the first {value:,} images of each shift" if name == "images" else f"{name} {value}"
+    return f"{value:,} images of each shift" if name == "images" else f"{name} {value}"

@@ -108,7 +108,7 @@ def panel_words(panel: Panel, among: Iterable[Panel]) -> str:
         "dataset": panel.dataset,
         "group": _GROUPS[panel.group],
         "split": f"split {panel.split or 'the first'}",
-        "images": f"first {panel.images:,} images" if panel.images else "all images",
+        "images": f"{panel.images:,} images" if panel.images else "all images",
         "preset": f"made as {panel.preset}" if panel.preset else "not made on the way",
         "draw": f"draw {panel.draw}",
         "order": panel.order or STATIONARY,

@@ -14,7 +14,14 @@ from acclimate.experiments.result import Result
 from acclimate.reporting.axes import Axis, Frame, axes, inside
 from acclimate.reporting.marks import dot_ink, dots
 from acclimate.reporting.report_figure import TOP, WIDTH, ReportFigure, finished, padded, short
-from acclimate.reporting.report_headline import GROUPS, constant_words, dimension_entry, done_in
+from acclimate.reporting.report_headline import (
+    COVERAGE,
+    GROUPS,
+    constant_words,
+    covered_entry,
+    dimension_entry,
+    done_in,
+)
 from acclimate.reporting.report_looks import Look, looks
 from acclimate.reporting.report_means import mean_error
 from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
@@ -40,24 +47,29 @@ def _shift_table(store: Store, where: Sequence[Condition], group: str) -> Report
         return None
     shown = corruption_table(frame)
     rows: list[list[Entry]] = []
+    coverage: list[str] = []
     for key in shown.row_keys:
         cells = [shown.cell(key, column) for column in shown.column_keys]
+        first = next((cell for cell in cells if cell.value is not None), cells[0])
         entries = [dimension_entry(*pair) for pair in zip(shown.rows, key, strict=True)]
-        rows.append([*entries, *(number_entry(cell.value, text=_words(cell)) for cell in cells)])
+        rows.append([*entries, *(covered_entry(cell, first) for cell in cells)])
+        coverage.append(first.missing or "all")
+    said = set(coverage) != {"all"}
+    if said:
+        rows = [[*row, words] for row, words in zip(rows, coverage, strict=True)]
     severities = ", ".join(map(str, shown.severities))
     return ReportTable(
         name="by-corruption" if group == "test" else f"by-corruption-{GROUPS[group].split()[0]}",
         title=f"Top-1 error % of the model handed back, {GROUPS[group]} images"
         + (f", severity {severities}" if severities else ""),
-        header=[*shown.rows, *(column[0] or "clean" for column in shown.column_keys)],
+        header=[
+            *shown.rows,
+            *(column[0] or "clean" for column in shown.column_keys),
+            *(["coverage"] if said else []),
+        ],
         rows=rows,
-        notes=constant_words(shown),
+        notes=[*constant_words(shown), *([COVERAGE] if said else [])],
     )
-
-
-def _words(cell: object) -> str | None:
-    words = str(cell)
-    return None if words == "-" else words
 
 
 def dumbbell_figure(

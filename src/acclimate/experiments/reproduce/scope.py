@@ -25,7 +25,7 @@ class Scope:
         incomplete: data sets with gaps are taken as they are.
 
     >>> Scope(images=20, severities=(5,)).words
-    'first 20 images a shift, severity 5 only'
+    '20 images a shift, severity 5 only'
     >>> Scope().small, Scope().words
     (False, '')
     """
@@ -55,7 +55,7 @@ class Scope:
         """What is left out, for every line of the output; empty where nothing is."""
         said = []
         if self.images is not None:
-            said.append(f"first {self.images:,} images a shift")
+            said.append(f"{self.images:,} images a shift")
         if self.severities != SEVERITIES:
             many = "severities" if len(self.severities) > 1 else "severity"
             said.append(f"{many} {', '.join(map(str, self.severities))} only")
