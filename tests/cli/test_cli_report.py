@@ -42,7 +42,12 @@ def test_a_page_figures_and_tables(full, capfd):
 
 
 @pytest.mark.parametrize(
-    ("out", "page"), [("page-0.5", "page-0.5.html"), ("kept", "kept/report.html")]
+    ("out", "page"),
+    [
+        ("page-0.5", "page-0.5.html"),
+        ("kept", "kept/report.html"),
+        ("new/", "new/report.html"),
+    ],
 )
 def test_a_page_has_the_ending_that_browsers_go_by(full, capfd, here, out, page):
     (here / "kept").mkdir()

@@ -140,8 +140,10 @@ def test_only_some_rows_and_columns(capfd):
 @pytest.mark.parametrize("form", ["markdown", "latex"])
 def test_other_forms(capfd, form):
     assert reproduce("tab:mapping", "--format", form) == 0
-    out = capfd.readouterr().out
+    out, err = capfd.readouterr()
     assert ("| ImageNet-D classes | 3 |" if form == "markdown" else r"\begin{tabular}") in out
+    assert "nothing is left to run" in err
+    assert "nothing is left to run" not in out
 
 
 @pytest.mark.parametrize(

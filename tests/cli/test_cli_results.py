@@ -50,6 +50,16 @@ def test_a_table_for_people(capfd):
     assert "failed jobs: 1" in out
 
 
+def test_why_jobs_failed(capfd):
+    for seed, reason in enumerate(["out of memory", *"abc"]):
+        job = Job(model="m", dataset="mnist", recipe="rpl", seed=seed)
+        Store("sweep.db").add(Result.failed(job, f"{reason}\nin full"))
+    assert results() == 0
+    *_, first, second, third, more = capfd.readouterr().out.splitlines()
+    assert (first, second, third) == ("  2: out of memory", "  1: a", "  1: b")
+    assert "1 more reason" in more
+
+
 def test_columns_rows_and_conditions(capfd):
     chosen = ["--where", "recipe=none", "--where", "severity=5"]
     assert results("--columns", "corruption", *chosen) == 0

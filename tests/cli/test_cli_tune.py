@@ -212,5 +212,13 @@ def test_mistakes(words, said, capfd):
 
 
 def test_no_place_for_the_choice(capfd):
-    assert tune(*SEARCH, *SHIFTS, "--out", "nowhere/choice.json") == 2
-    assert "cannot write nowhere/choice.json" in capfd.readouterr().err
+    assert tune(*SEARCH, *SHIFTS, "--out", "nowhere/choice.json", "--store", "new.db") == 2
+    assert "cannot write nowhere/choice.json: there is no folder nowhere" in capfd.readouterr().err
+    assert not Path("new.db").exists()  # said before anything ran
+
+
+def test_a_search_of_nothing_but_epochs_says_so(capfd):
+    assert tune("--epochs", "1", "--severities", "3", "--shifts", "cifar/spatter") == 0
+    assert "only the number of epochs was searched" in capfd.readouterr().out
+    assert tune(*SEARCH, *SHIFTS) == 0
+    assert "only the number" not in capfd.readouterr().out

@@ -181,6 +181,9 @@ def test_a_file_has_the_names_of_the_command_line(tmp_path):
 def test_the_names_of_the_fields_will_do_too(tmp_path):
     (tmp_path / "plan.yaml").write_text("models: [acclimate:digits]\ndatasets: [mnist]\n")
     assert len(Plan.from_yaml(tmp_path / "plan.yaml").jobs()) == 1
+    words = "model: acclimate:digits\ndataset: mnist\nimages-per-shift: 32\n"
+    (tmp_path / "plan.yaml").write_text(words)
+    assert Plan.from_yaml(tmp_path / "plan.yaml").images == 32
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from sweeps import DATASET, MODEL, write_digits
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Plan, Store
 from acclimate.experiments.engines import InlineEngine, WorkerSettings
+from acclimate.experiments.running import Worker
 from acclimate.experiments.sweep import run_plan
 
 
@@ -64,3 +65,17 @@ def test_a_data_set_without_a_root_is_refused_before_anything_runs(store):
     with pytest.raises(AcclimateError, match="mnist needs a root"):
         run_plan(plan(), store, engine({}), progress=False)
     assert len(store) == 0
+
+
+def test_smaller_batches_are_counted(roots, store, monkeypatch):
+    real = Worker._attempt
+
+    def attempt(self, job, loaded, opened, size):
+        if size is None:
+            raise MemoryError
+        return real(self, job, loaded, opened, size)
+
+    monkeypatch.setattr(Worker, "_attempt", attempt)
+    outcome = run_plan(plan(), store, engine(roots), progress=False)
+    assert (outcome.failed, outcome.smaller) == ((), outcome.done)
+    assert outcome.done > 0

@@ -134,7 +134,7 @@ def test_the_best_by_its_own_score_is_a_grid(all_data):
     assert len(plan.tries) == 5
     assert {each.setting.epochs for each in plan.tries} == {tuple(range(1, 11))}
     assert len(plan.jobs) == 5
-    assert any("the best of 50 settings by the labels" in note for note in plan.notes)
+    assert any("selection=oracle: best of 50 settings by the labels" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize("table", tables(), ids=lambda table: table.label)

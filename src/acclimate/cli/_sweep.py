@@ -121,6 +121,11 @@ def failures(outcome: Outcome, args: argparse.Namespace) -> list[str]:
     """How many jobs were run, and why the first of those that failed did."""
     counts = f"{outcome.done:,} run, {outcome.skipped:,} done before"
     lines = [f"{counts}, {len(outcome.failed):,} failed; acclimate results {args.store}"]
+    if outcome.smaller:
+        lines.append(
+            f"  memory ran out for {outcome.smaller:,}, which took smaller batches than their "
+            "options say; the notes of their results say which"
+        )
     for result in outcome.failed[:_FAILED]:
         job = result.job
         what = " ".join([job.model, job.dataset, job.shift or "clean", job.recipe])

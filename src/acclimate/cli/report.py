@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     store = Store(args.store, create=False)
     if out.resolve() == store.path.resolve():
         raise AcclimateError(f"expected --out to be a page, got the store {out} itself")
-    out = _page(out)
+    out = _page(args.out)
     choices = [read_choices(path) for path in args.choice]
     report = build_report(store, conditions(args.where), choices=choices)
     written = [write_file(out, report_page(report).encode())]
@@ -67,9 +67,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _page(out: Path) -> Path:
+def _page(given: str) -> Path:
     """A folder gets a page in it, and a name the ending without which browsers show text."""
-    if out.is_dir():
+    out = Path(given).expanduser()
+    if out.is_dir() or given.endswith("/"):
         return out / "report.html"
     return out if out.suffix in (".html", ".htm") else out.with_name(f"{out.name}.html")
 

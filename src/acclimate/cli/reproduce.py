@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -74,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
     todo = [job for job in jobs if job.key not in known or known[job.key].status == "failed"]
     engine = None if args.dry_run or not todo else engine_of(hand.roots, args)
     expected = _estimate(todo, known, engine, args)
-    if not args.json:
-        print(f"{expected}\n", flush=True)
+    if not args.json:  # a table for a paper has nothing before it
+        print(f"{expected}\n", flush=True, file=None if args.format == "text" else sys.stderr)
     outcome = None
     if engine is not None:
         outcome = sweep(jobs, Store(args.store), hand.roots, args, engine=engine)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.tables import dimension_word, table
 from acclimate.errors import AcclimateError
+from acclimate.words import counted
 
 if TYPE_CHECKING:
-    from acclimate.experiments import Store, Table
+    from acclimate.experiments import Condition, Store, Table
     from acclimate.experiments._cells import Cell
     from acclimate.experiments.store import Added
 
 __all__ = ["add_options", "run"]
+
+_REASONS = 3
 
 
 def add_options(parser: Any) -> None:
@@ -59,8 +63,22 @@ def run(args: argparse.Namespace) -> int:
     if merged is not None:
         counts = f"{merged.new:,} new, {merged.replaced:,} in the place of failed ones"
         print(f"merged {args.merge}: {counts}, {merged.kept:,} there already\n")
-    print(_text(shown))
+    print("\n".join([_text(shown), *(_reasons(store, where) if shown.failed else [])]))
     return 0
+
+
+def _reasons(store: Store, where: Sequence[Condition]) -> list[str]:
+    """Why jobs failed: the reasons that most have."""
+    from acclimate.experiments import Condition
+
+    failed = store.results([*where, Condition("status", ("failed",))])
+    counts = Counter((result.message.splitlines() or ["no reason given"])[0] for result in failed)
+    lines = [f"  {count:,}: {reason}" for reason, count in counts.most_common(_REASONS)]
+    more = len(counts) - _REASONS
+    return [
+        *lines,
+        *([f"  and {counted(more, 'more reason')}; --export has all"] if more > 0 else []),
+    ]
 
 
 def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:

@@ -56,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
         raise AcclimateError(
             "expected one way to choose: --leave-one-out, --select label-free or --selection oracle"
         )
+    if args.out is not None:
+        _check_target(args.out)
     plan = tune_plan(args)
     jobs = plan.jobs()
     if args.dry_run:
@@ -72,6 +74,11 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(_plain(chosen, tables, len(outcome.failed), args), ensure_ascii=False))
     else:
         where = [] if args.out is None else [f"{args.out}: for acclimate bench --choice {args.out}"]
+        if args.preset is None and not any("," in word for word in args.set):
+            where.append(
+                "only the number of epochs was searched; "
+                "--set optimizer.lr=1e-4,1e-3,1e-2 searches learning rates too"
+            )
         print("\n\n".join([*texts, "\n".join([*failures(outcome, args), *where])]))
     return OK if len(chosen) == len(texts) and not outcome.failed else SOME_FAILED
 
@@ -115,6 +122,14 @@ def _entry(settings: Sequence[Setting], args: argparse.Namespace) -> dict[str, A
     if choice is None:
         return None
     return entries.entry(choice, settings, oracle=args.selection == "oracle")
+
+
+def _check_target(path: str) -> None:
+    """Before a long search rather than after it."""
+    target = Path(path).expanduser()
+    if target.is_dir() or not target.parent.is_dir():
+        what = "is a folder" if target.is_dir() else f"there is no folder {target.parent}"
+        raise AcclimateError(f"cannot write {path}: {what}; check --out")
 
 
 def _write(chosen: Mapping[tuple[str, str], Mapping[str, Any]], path: str) -> None:

@@ -12,7 +12,18 @@ import torch
 
 from acclimate._version import __version__
 
-__all__ = ["breaks_device", "forget_peak", "free_memory", "machine", "out_of_memory", "peak"]
+__all__ = [
+    "OUT_OF_MEMORY",
+    "breaks_device",
+    "forget_peak",
+    "free_memory",
+    "machine",
+    "out_of_memory",
+    "peak",
+]
+
+OUT_OF_MEMORY = "out of memory"
+"""How the note of a result begins that had to do with smaller batches."""
 
 
 def machine(device: torch.device) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 def _singular(name: str) -> str:
     """models for model, and so on, as the fields of a Plan are called."""
-    plural = {many: one for one, many in _NAMES.items()}
+    plural = {many: one for one, many in _NAMES.items()} | {"images-per-shift": "images"}
     return plural.get(name, name)
 
 

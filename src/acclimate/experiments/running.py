@@ -19,6 +19,7 @@ from acclimate.evaluation import Evaluation, evaluate, forgetting
 from acclimate.experiments._heard import heard
 from acclimate.experiments._image_cache import ImageCache, Opened
 from acclimate.experiments._machine import (
+    OUT_OF_MEMORY,
     breaks_device,
     forget_peak,
     free_memory,
@@ -157,7 +158,7 @@ class Worker:
                     ) from error
             # Outside of the handler, where the error no longer holds on to the tensors.
             rate = "" if job.recipe == UNADAPTED else "; the learning rate follows linearly"
-            notes.append(f"out of memory with batches of {tried}, tried {size} instead{rate}")
+            notes.append(f"{OUT_OF_MEMORY} with batches of {tried}, tried {size} instead{rate}")
             free_memory()
 
     def _attempt(

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
+from acclimate.experiments._machine import OUT_OF_MEMORY
 from acclimate.experiments._time_left import TimeLeft, duration
 from acclimate.experiments.engines.base import Engine
 from acclimate.experiments.job import Job
@@ -30,11 +31,13 @@ class Outcome:
         done: how many were run, and are in the store now.
         skipped: how many were there already.
         failed: the results of those that could not be run; they are run again next time.
+        smaller: how many took smaller batches than asked for, since memory ran out.
     """
 
     done: int
     skipped: int
     failed: tuple[Result, ...] = ()
+    smaller: int = 0
 
 
 def run_plan(plan: Plan, store: Store, engine: Engine, *, progress: bool = True) -> Outcome:
@@ -61,6 +64,7 @@ def run_jobs(
     todo = [job for key, job in unique.items() if key not in done]
     _check_roots(todo, engine)
     failed: list[Result] = []
+    smaller: list[Result] = []
     left = TimeLeft(todo, workers=engine.workers)
     with tqdm(
         total=len(todo), desc="jobs", unit="job", bar_format=_BAR, disable=not progress or not todo
@@ -70,6 +74,8 @@ def run_jobs(
             kept = _keep(store, result)
             if kept.status == "failed":
                 failed.append(kept)
+            elif any(note.startswith(OUT_OF_MEMORY) for note in kept.record.get("notes") or ()):
+                smaller.append(kept)
             left.learn(kept)
             bar.set_postfix_str(_words(left, len(failed)), refresh=False)
             bar.update()
@@ -77,7 +83,10 @@ def run_jobs(
         if todo:
             engine.run(todo, on_result)
     return Outcome(
-        done=len(todo) - len(failed), skipped=len(unique) - len(todo), failed=tuple(failed)
+        done=len(todo) - len(failed),
+        skipped=len(unique) - len(todo),
+        failed=tuple(failed),
+        smaller=len(smaller),
     )
 
 

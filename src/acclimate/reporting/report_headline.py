@@ -176,8 +176,9 @@ def covered_entry(cell: Cell, row: Cell) -> Entry:
     """A number; what it covers stands beside it only where that is not what its row covers."""
     if cell.value is None:
         return "–"
-    shown = replace(cell, expected_parts=0, all_seeds=0) if _covers_as(cell, row) else cell
-    return number_entry(cell.value, text=shown.text())
+    if _covers_as(cell, row):
+        return number_entry(cell.value, text=replace(cell, expected_parts=0, all_seeds=0).text())
+    return number_entry(cell.value, text=cell.text() + ("" if cell.missing else " (all)"))
 
 
 def _covers_as(one: Cell, other: Cell) -> bool:

@@ -142,8 +142,10 @@ def _draw(grid: Grid, rates: Sequence[float], epochs: Sequence[int], title: str,
     key = [
         element("rect", x=_LEFT, y=below - 6, width=22, height=12, fill="none", stroke=_WORSE,
                 stroke_width=2),
-        text(_LEFT + 28, below + 4, "worse than the unadapted model: collapsed"),
+        text(_LEFT + 28, below + 4, "worse than the unadapted model"),
     ]  # fmt: skip
+    if not any(mean.error > mean.unadapted for mean in grid.values()):
+        below, key = below - 28, []
     # Further out than an axis has it, since rates are long.
     name = group(
         [text(0, 0, "learning rate", text_anchor="middle")],

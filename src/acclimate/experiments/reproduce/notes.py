@@ -50,7 +50,7 @@ def _rates(cell: Cell, settings: Sequence[Setting], choices: Choices) -> list[st
     notes = []
     if cell.search and not choices.find(cell.model, cell.recipe):
         tried = sum(max(1, len(setting.epochs)) for setting in settings)
-        notes.append(f"the best of {tried} settings by the labels it is scored on, as printed")
+        notes.append(f"selection=oracle: best of {tried} settings by the labels it is scored on")
         if settings[0].epochs:
             notes.append(_AFTER_EPOCH)
     elif choices.find(cell.model, cell.recipe):
