@@ -73,12 +73,11 @@ def _reasons(store: Store, where: Sequence[Condition]) -> list[str]:
 
     failed = store.results([*where, Condition("status", ("failed",))])
     counts = Counter((result.message.splitlines() or ["no reason given"])[0] for result in failed)
-    lines = [f"  {count:,}: {reason}" for reason, count in counts.most_common(_REASONS)]
-    more = len(counts) - _REASONS
-    return [
-        *lines,
-        *([f"  and {counted(more, 'more reason')}; --export has all"] if more > 0 else []),
-    ]
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    lines = [f"  {count:,}: {reason}" for reason, count in most[:_REASONS]]
+    if len(most) > _REASONS:
+        lines.append(f"  and {counted(len(most) - _REASONS, 'more reason')}; --export has all")
+    return lines
 
 
 def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
