@@ -215,3 +215,25 @@ def test_epochs_that_were_not_scored_were_not_searched():
     )
     # A run that is reported has shorter ones in it, but nothing was chosen by them.
     assert state(reported(CHOSEN)) == "not passed"
+
+
+def test_options_chosen_for_each_shift_are_one_row(written, tmp_path):
+    results = reported(CHOSEN, OTHER, corruptions=["fog", "snow"])
+    shared = label_free(results, error=31.0, labelled=30.0)
+    shared["by_shift"]["cifar10 cifar/fog:5"]["options"] = CHOSEN
+    # Each shift ran with one of them alone, as `bench --choice` has it.
+    wanted = {"fog": CHOSEN, "snow": OTHER}
+    kept = [
+        r for r in results if r.job.recipe != "ent" or dict(r.job.options) == wanted[r.corruption]
+    ]
+    for chosen_from in (results, kept):
+        store = Store(tmp_path / f"{len(chosen_from)}.db")
+        store.add_all(chosen_from)
+        (table,) = build_report(store, choices=[written("free.json", **shared)]).sections[0].tables
+        row = next(r for r in table.rows if r[table.header.index("recipe")] == "ent")
+        found = dict(zip(table.header, row, strict=True))
+        errors = [r.error for r in kept if r.job.recipe == "ent"]
+        assert found["options"] == "chosen=free.json"
+        assert found["after %"].value == pytest.approx(sum(errors) / 2)
+        assert found["coverage"] == "2 of 15"
+        assert any("what free.json has for each shift" in note for note in table.notes)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from acclimate.experiments import Cell, Condition, Store, Table, pivot
+from acclimate.experiments._frame import Frame
 from acclimate.experiments._schema import COLUMNS, row_of
 from acclimate.experiments.job import UNADAPTED
 from acclimate.experiments.query import needed
@@ -68,9 +69,11 @@ def settings_tables(
 
     What else tells results apart and must not be averaged over has a column of its own.
     """
-    whole = pivot(store.select(needed("error"), [*where, Condition("status", ("done",))]))
+    mixed = [_columns(result) for each in chosen if each.mixed for result in each.results]
+    done = store.select(needed("error"), [*where, Condition("status", ("done",))])
+    whole = pivot(_with(done, mixed))
     names = [name for name in whole.rows if name != "group"]
-    lines = [line for group in GROUPS for line in _lines(store, where, group, names)]
+    lines = [line for group in GROUPS for line in _lines(store, where, group, names, mixed)]
     more = [name for name in names if name not in _ROWS]
     every = [
         *_ROWS,
@@ -105,10 +108,21 @@ def settings_tables(
     )  # fmt: skip
 
 
+def _with(frame: Frame, more: Sequence[Mapping[str, Any]]) -> Frame:
+    """A frame with further rows."""
+    rows = [tuple(row[name] for name in frame.columns) for row in more]
+    return replace(frame, rows=[*frame.rows, *rows])
+
+
 def _lines(
-    store: Store, where: Sequence[Condition], group: str, names: Sequence[str]
+    store: Store,
+    where: Sequence[Condition],
+    group: str,
+    names: Sequence[str],
+    mixed: Sequence[Mapping[str, Any]],
 ) -> Iterator[_Line]:
-    frames = {v: store.select(needed(v), done_in(group, where)) for v in _VALUES}
+    own = [row for row in mixed if row["group"] == group]
+    frames = {v: _with(store.select(needed(v), done_in(group, where)), own) for v in _VALUES}
     if not len(frames["error"]):
         return
     after, online, before, mce = (pivot(frames[v], rows=names, value=v) for v in _VALUES)

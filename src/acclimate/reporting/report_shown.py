@@ -17,11 +17,16 @@ __all__ = ["Chosen", "choose", "side_by_side"]
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The setting that stands for a recipe in a figure, and why it is that one."""
+    """The setting that stands for a recipe in a figure, and why it is that one.
+
+    Where options were chosen for each shift, it is a setting of its own, ``chosen=FILE``, and its
+    results go by that name too (``mixed``).
+    """
 
     setting: Setting
     results: Sequence[Result]
     why: str
+    mixed: bool = False
 
 
 def choose(
@@ -44,10 +49,14 @@ def choose(
     for recipe, settings in by_recipe.items():
         on_dev = compared({setting: held_out.get(setting, ()) for setting in settings})
         named = _named(panel, recipe, settings, choices)
+        mixed = None if named else _mixed(panel, recipe, found[panel], choices)
         if len(settings) == 1:
             best, why = settings[0], "the only setting"
         elif named is not None:
             best, why = named
+        elif mixed is not None:
+            chosen.append(mixed)
+            continue
         elif on_dev.tried > 1:
             best, why = on_dev.best, "best on hold-out corruptions" + _without(on_dev.left_out)
         elif any(not setting.options for setting in settings):
@@ -119,4 +128,22 @@ def _named(
         for setting in settings:
             if given.chosen.options == dict(setting.options):
                 return setting, f"the one of {given.file} ({given.chosen.selection or 'by hand'})"
+    return None
+
+
+def _mixed(
+    panel: Panel,
+    recipe: str,
+    found: Mapping[Setting, Sequence[Result]],
+    choices: Sequence[Choices],
+) -> Chosen | None:
+    """The results with what a choice file has for each shift."""
+    ran = [r for setting, each in found.items() if setting.recipe == recipe for r in each]
+    for given in given_for(choices, panel.model, recipe):
+        own = [r for r in ran if given.chosen.options_for(r.job) == dict(r.job.options)]
+        if given.chosen.by_shift and own:
+            setting = Setting(recipe, (("chosen", given.file),))
+            renamed = [replace(r, job=replace(r.job, options=setting.options)) for r in own]
+            why = f"what {given.file} has for each shift ({given.chosen.selection or 'by hand'})"
+            return Chosen(setting=setting, results=renamed, why=why, mixed=True)
     return None
