@@ -166,6 +166,23 @@ def test_a_long_run_has_all_shorter_ones_and_shows_where_it_collapses():
     assert figure.svg.count('stroke="#c2185b"') == len(worse) + 1  # and the key
 
 
+def test_runs_that_answer_few_classes_are_marked_whatever_their_error():
+    found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=RATES, models=["m"]))
+    panel = next(iter(found))
+    assert "†" not in rate_figure(*rate_groups(panel, found)[0]).svg
+    for setting, results in found[panel].items():
+        for each in results:
+            few = 2.0 if dict(setting.options)["optimizer.lr"] == 1e-4 else 9.0
+            states = [{"diversity": 9.0}] * 5 + [{"diversity": few}]
+            each.record["label_free"] = {"start": {"diversity": 9.5}, "after_epoch": states}
+    figure = rate_figure(*rate_groups(panel, found)[0])
+    marked = {
+        (r["learning rate"], r["epochs"]) for r in rows(figure.table) if r["collapsed"] != "0"
+    }
+    assert marked == {("0.0001", "6")}
+    assert figure.svg.count("†") == 2  # and the key
+
+
 def test_what_rounds_to_the_same_number_hardly_differs_in_colour():
     grid = [{"optimizer.lr": rate, "epochs": 1} for rate in (1e-4, 1e-3)]
     found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=grid, models=["m"]))

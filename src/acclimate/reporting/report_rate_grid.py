@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
+from acclimate.experiments._selection_states import states_of
 from acclimate.experiments.result import Result
 from acclimate.reporting.report_means import fullest, mean_over_shifts
 
@@ -12,12 +13,16 @@ __all__ = ["Grid", "rate_grid", "rate_of", "usable"]
 
 
 class _Mean(NamedTuple):
-    """Of so many runs: after the epoch, of the source model, and with nothing learnt."""
+    """Of so many runs: after the epoch, of the source model, and with nothing learnt.
+
+    Collapsed are those that answer fewer than half of the classes they answered at the start.
+    """
 
     error: float
     unadapted: float
     start: float
     runs: int
+    collapsed: int
 
 
 Grid: TypeAlias = dict[tuple[float, int], _Mean]
@@ -67,6 +72,7 @@ def rate_grid(results: Sequence[Result]) -> tuple[Grid, int]:
             unadapted=mean_over_shifts((run, three[1]) for run, three in runs),
             start=mean_over_shifts((run, three[2]) for run, three in runs),
             runs=len(runs),
+            collapsed=sum(states_of(run)[place[1]].collapsed for run, _ in runs),
         )
         for place, runs in _on_the_same(gathered).items()
     }

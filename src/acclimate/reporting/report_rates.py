@@ -74,6 +74,7 @@ def _figure(grid: Grid, unlike: int, title: str) -> ReportFigure:
             number_entry(grid[rate, epoch].start),
             number_entry(grid[rate, epoch].unadapted),
             number_entry(grid[rate, epoch].runs, digits=0),
+            number_entry(grid[rate, epoch].collapsed, digits=0),
         ]
         for rate in rates
         for epoch in epochs
@@ -90,7 +91,15 @@ def _figure(grid: Grid, unlike: int, title: str) -> ReportFigure:
         table=ReportTable(
             name="learning-rate-by-epoch",
             title=f"{title}: top-1 error % by learning rate and epoch",
-            header=["learning rate", "epochs", "error %", "start %", "unadapted %", "runs"],
+            header=[
+                "learning rate",
+                "epochs",
+                "error %",
+                "start %",
+                "unadapted %",
+                "runs",
+                "collapsed",
+            ],
             rows=rows,
             notes=notes,
         ),
@@ -131,21 +140,22 @@ def _draw(grid: Grid, rates: Sequence[float], epochs: Sequence[int], title: str,
         x, y = frame.place(j + 0.5, i + 0.5)
         # A class of the page's style would win over a plain attribute.
         ink = "#fff" if gain < -0.6 * most else "#222"
-        words = f"{mean.error:.1f}"
+        words = f"{mean.error:.1f}{'†' if mean.collapsed else ''}"
         style = f"fill:{ink};font-size:{11 if wide > 36 else 9}px"
         marks.append(text(float(x), float(y) + 4, words, text_anchor="middle", style=style))
         if mean.error > mean.unadapted:
             box = {"x": j * wide + 2, "y": (len(rates) - i - 1) * _ROW + 2}
             marks.append(element("rect", **box, width=wide - 4, height=_ROW - 4, fill="none",
                                  stroke=_WORSE, stroke_width=2))  # fmt: skip
-    below = TOP + height + 52
-    key = [
-        element("rect", x=_LEFT, y=below - 6, width=22, height=12, fill="none", stroke=_WORSE,
-                stroke_width=2),
-        text(_LEFT + 28, below + 4, "worse than the unadapted model"),
-    ]  # fmt: skip
-    if not any(mean.error > mean.unadapted for mean in grid.values()):
-        below, key = below - 28, []
+    below, key = TOP + height + 52, []
+    if any(mean.error > mean.unadapted for mean in grid.values()):
+        box = {"x": _LEFT, "y": below - 6, "width": 22, "height": 12}
+        key.append(element("rect", **box, fill="none", stroke=_WORSE, stroke_width=2))
+        key.append(text(_LEFT + 28, below + 4, "worse than the unadapted model"))
+        below += 20
+    if any(mean.collapsed for mean in grid.values()):
+        key.append(text(_LEFT, below + 4, "† somewhere fewer than half of the classes in use"))
+        below += 20
     # Further out than an axis has it, since rates are long.
     name = group(
         [text(0, 0, "learning rate", text_anchor="middle")],
@@ -153,7 +163,7 @@ def _draw(grid: Grid, rates: Sequence[float], epochs: Sequence[int], title: str,
     )
     return finished(
         [inside(frame, marks), axes(frame), name, *key],
-        height=below + 16,
+        height=below - 4,
         title=title,
         description="Mean top-1 error by learning rate and number of epochs, yellow where "
         f"learning lowered it and purple where learning raised it. {said}",
