@@ -427,6 +427,20 @@ def test_a_stream_has_its_unadapted_errors_from_the_recipe_none(tmp_path):
     assert (row["unadapted"], row["bn"]) == ("40.0", "30.0")
 
 
+def test_a_stream_through_several_shifts_shows_each(tmp_path):
+    store = Store(tmp_path / "sweep.db")
+    for recipe, gain in (("none", 0.0), ("bn", 10.0)):
+        job = Job(
+            model="m", dataset="cifar10", recipe=recipe, shift="cifar/test:5", setting="continual"
+        )
+        parts = {"fog": [40.0 - gain, 50.0 - gain], "snow": [30.0 - gain], "frost": [None]}
+        errors = {"online": 40.0 - gain, "final": 40.0 - gain}
+        store.add(Result(job=job, record={"errors": errors, "by_shift": parts}))
+    (figure,) = section(build_report(store), "corruptions").figures
+    found = {row["corruption"]: (row["unadapted"], row["bn"]) for row in rows(figure.table)}
+    assert found == {"fog": ("45.0", "35.0"), "snow": ("30.0", "20.0")}
+
+
 def test_a_run_of_one_epoch_shows_where_it_began_and_its_online_error():
     found = panels(sweep(models=["m"], corruptions=["fog"], recipes=["ent"], severities=(5,),
                          seeds=(0,), grid=[{"epochs": 1}]))  # fmt: skip

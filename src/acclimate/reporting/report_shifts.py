@@ -23,7 +23,7 @@ from acclimate.reporting.report_headline import (
     done_in,
 )
 from acclimate.reporting.report_looks import Look, looks
-from acclimate.reporting.report_means import mean_error
+from acclimate.reporting.report_means import mean_over_shifts
 from acclimate.reporting.report_settings import Panel, Setting, panel_words, setting_words
 from acclimate.reporting.report_shown import side_by_side
 from acclimate.reporting.report_table import Entry, ReportTable, number_entry
@@ -162,26 +162,34 @@ def _draw(
 
 def _by_shift(results: Sequence[Result]) -> dict[str, float]:
     """The mean over severities and seeds, by corruption."""
-    found: dict[str, list[Result]] = {}
+    found: dict[str, list[tuple[Result, float]]] = {}
     for result in results:
-        found.setdefault(result.corruption or "clean", []).append(result)
-    means = {name: mean_error(each) for name, each in found.items()}
-    return {name: mean for name, mean in means.items() if mean is not None}
+        for name, error in _met(result):
+            found.setdefault(name, []).append((result, error))
+    return {name: mean_over_shifts(each) for name, each in found.items()}
+
+
+def _met(result: Result) -> list[tuple[str, float]]:
+    """The error on each corruption: a stream through several has met them all."""
+    parts = result.record.get("by_shift") or {}
+    if len(parts) < 2:
+        return [] if result.error is None else [(result.corruption or "clean", result.error)]
+    known = {name: [e for e in errors if e is not None] for name, errors in parts.items()}
+    return [(name, fmean(errors)) for name, errors in known.items() if errors]
 
 
 def _unadapted(results: Sequence[Result]) -> dict[str, float]:
     """The same of the source model, which results of a shift have measured again."""
     once: dict[tuple[str, int | None], float] = {}
     for result in results:
-        error = _source_error(result)
-        if error is not None:
-            once[result.corruption or "clean", result.job.severity] = error
+        if result.job.recipe == UNADAPTED:  # a stream has no source model beside it: this tells
+            before = _met(result)
+        else:
+            error = result.unadapted_error
+            before = [] if error is None else [(result.corruption or "clean", error)]
+        for name, error in before:
+            once[name, result.job.severity] = error
     found: dict[str, list[float]] = {}
     for (name, _), error in once.items():
         found.setdefault(name, []).append(error)
     return {name: fmean(errors) for name, errors in found.items()}
-
-
-def _source_error(result: Result) -> float | None:
-    # A stream has no source model beside it: there the recipe none tells.
-    return result.error if result.job.recipe == UNADAPTED else result.unadapted_error
