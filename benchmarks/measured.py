@@ -232,6 +232,8 @@ def statistics(rows: Sequence[Row]) -> str:
     """New statistics alone: of each batch by its size, and of all images."""
     rows = sorted(rows, key=lambda row: (row["model"], row["options"]["batch_size"]))
     sizes = sorted({row["options"]["batch_size"] for row in rows})
+    for _, own in _grouped(rows, _model):
+        _check_places(own, _option("batch_size"))
     return drawn(
         ["model", "unadapted", *(f"batches of {size}" for size in sizes), "all images"],
         (
@@ -263,7 +265,10 @@ def _of(rows: Sequence[Row], recipe: str) -> list[Row]:
 
 
 def _reduction(rows: Sequence[Row], recipe: str) -> str:
-    before, after = (fmean(row["error"] for row in _of(rows, name)) for name in ("bn", recipe))
+    errors = [[row["error"] for row in _of(rows, name)] for name in ("bn", recipe)]
+    if not all(errors):
+        return "–"
+    before, after = map(fmean, errors)
     return f"{100 * (before - after) / before:.0f} %"
 
 

@@ -18,7 +18,7 @@ def choose_device(device: str | torch.device | None) -> torch.device:
         chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.zeros(1, device=chosen)
     except (RuntimeError, AssertionError) as error:
-        full = "; other processes hold its memory" if "out of memory" in str(error) else ""
+        full = "; something else fills its memory" if "out of memory" in str(error) else ""
         raise AcclimateError(
             f"cannot use the device {device!r}: {str(error).splitlines()[0]}{full}"
         ) from error

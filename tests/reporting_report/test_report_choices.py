@@ -9,7 +9,7 @@ import pytest
 
 from acclimate.data.corruptions import DEV
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Store
+from acclimate.experiments import Job, Result, Store
 from acclimate.experiments._choice_entries import LABEL_FREE, LEAVE_ONE_OUT, ORACLE
 from acclimate.experiments._selection_states import place_of
 from acclimate.experiments.choices import read_choices
@@ -237,3 +237,28 @@ def test_options_chosen_for_each_shift_are_one_row(written, tmp_path):
         assert found["after %"].value == pytest.approx(sum(errors) / 2)
         assert found["coverage"] == "2 of 15"
         assert any("what free.json has for each shift" in note for note in table.notes)
+
+
+def test_options_chosen_for_each_domain_stand_beside_what_the_domains_share(written, tmp_path):
+    def on(domain, recipe, error, options=()):
+        job = Job.of(
+            model=MODEL, dataset="imagenet-d", shift=domain, recipe=recipe, options=dict(options)
+        )
+        return Result(job=job, record={"errors": {"final": error}, "labelled": 10})
+
+    domains = {"real": {"epochs": 1}, "clipart": {"epochs": 2}, "sketch": {"epochs": 1}}
+    results = [on(name, "bn", 50.0) for name in domains]
+    results += [
+        on(n, "ent", 10.0 * epochs, {"epochs": epochs}) for n in domains for epochs in (1, 2)
+    ]
+    by_shift = {f"imagenet-d {name}": {"options": options} for name, options in domains.items()}
+    left_out = {"options": None, "by_shift": by_shift, "selection": LEAVE_ONE_OUT}
+    files = [written("loo.json", **left_out)]
+    files.append(written("oracle.json", options={"epochs": 2}, selection=ORACLE))
+    store = Store(tmp_path / "domains.db")
+    store.add_all(results)
+    (table,) = build_report(store, choices=files).sections[0].tables
+    bn, ent = (dict(zip(table.header, row, strict=True)) for row in table.rows)
+    assert ent["options"] == "chosen=loo.json"  # an oracle comes last
+    assert ent["after %"].value == pytest.approx(40 / 3)
+    assert (ent["BN %"].text, ent["coverage"]) == ("50.0", bn["coverage"])

@@ -39,8 +39,8 @@ class FewImages(ImageSource):
 def few_images(source: ImageSource, count: int | None) -> tuple[ImageSource, list[str]]:
     """At most ``count`` pictures (None: all), and what has to be said about them.
 
-    They are the first ones, or spread over the source where the first hold fewer classes: a folder
-    is sorted by class, and a batch of one class is another problem than a batch of all.
+    They are the first ones, or spread over the source where the first hold far fewer classes: a
+    folder is sorted by class, and a batch of one class is another problem than a batch of all.
 
     >>> from acclimate.data import open_images
     >>> sorted_by_class = open_images(torch.zeros(6, 3, 2, 2), labels=[0, 0, 1, 1, 2, 2])
@@ -54,7 +54,7 @@ def few_images(source: ImageSource, count: int | None) -> tuple[ImageSource, lis
     if source.labels is None:
         return first, []
     taken, how = first, "the first"
-    if _classes(spread) > _classes(first):
+    if _classes(spread) >= 2 * _classes(first):  # by far, as it is where they are sorted
         taken, how = spread, "spread over them"
     held, of = _classes(taken), _classes(source)
     few = f"{count:,} of {len(source):,} images, {how}, hold {held:,} of {of:,} classes"

@@ -45,7 +45,7 @@ class Job:
             is the data set as it is.
         options: changes to the recipe, sorted by name.
         seed: of the adaptation.
-        images: only the first so many of the shift; None is all.
+        images: only so many of the shift; None is all.
         weights: a file the model is filled with.
         split: of the data set; None is its first.
         forgetting: also measure the error on clean images.

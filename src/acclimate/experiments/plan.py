@@ -32,7 +32,7 @@ class Plan:
             ``{"ent": {"epochs": [1, 5]}}``, which come on top. General options of parts that a
             recipe does not use (an optimiser where nothing is learnt) are left out for it.
         seeds: of the adaptation.
-        images: only the first so many of each shift.
+        images: only so many of each shift.
         forgetting: also measure the error on clean images after adaptation.
         settings: in which order the images come, see `SETTINGS`; those that run through a group of
             shifts (continual, gradual, mixed) take groups alone: test, dev, all.

@@ -109,8 +109,9 @@ def settings_tables(
 
 
 def _with(frame: Frame, more: Sequence[Mapping[str, Any]]) -> Frame:
-    """A frame with further rows."""
-    rows = [tuple(row[name] for name in frame.columns) for row in more]
+    """A frame with further rows, in which no group is None, as a store has it."""
+    stored = [{**row, "group": None if row["group"] == "none" else row["group"]} for row in more]
+    rows = [tuple(row[name] for name in frame.columns) for row in stored]
     return replace(frame, rows=[*frame.rows, *rows])
 
 
@@ -192,7 +193,8 @@ def covered_entry(cell: Cell, row: Cell) -> Entry:
         return "–"
     if _covers_as(cell, row):
         return number_entry(cell.value, text=replace(cell, expected_parts=0, all_seeds=0).text())
-    return number_entry(cell.value, text=cell.text() + ("" if cell.missing else " (all)"))
+    more = " (all)" if row.missing and not cell.missing else ""
+    return number_entry(cell.value, text=cell.text() + more)
 
 
 def _covers_as(one: Cell, other: Cell) -> bool:

@@ -26,7 +26,7 @@ class _Mean(NamedTuple):
 
 
 Grid: TypeAlias = dict[tuple[float, int], _Mean]
-_Runs: TypeAlias = dict[tuple[float, int], list[tuple[Result, tuple[float, float, float]]]]
+_Runs: TypeAlias = dict[tuple[float, int], list[tuple[Result, tuple[float, float, float, bool]]]]
 
 
 def rate_of(result: Result) -> float | None:
@@ -60,19 +60,21 @@ def rate_grid(results: Sequence[Result]) -> tuple[Grid, int]:
             longest[run] = result
     gathered: _Runs = {}
     for (rate, _, _), result in longest.items():
+        states = states_of(result)
         for epoch, error in enumerate(_after(result), 1):
             if error is not None and result.unadapted_error is not None:
                 start = (result.record.get("errors") or {}).get("start")
                 source = result.unadapted_error
-                three = (error, source, source if start is None else start)
-                gathered.setdefault((rate, epoch), []).append((result, three))
+                began = source if start is None else start
+                found = (error, source, began, states[epoch].collapsed)
+                gathered.setdefault((rate, epoch), []).append((result, found))
     grid = {
         place: _Mean(
-            error=mean_over_shifts((run, three[0]) for run, three in runs),
-            unadapted=mean_over_shifts((run, three[1]) for run, three in runs),
-            start=mean_over_shifts((run, three[2]) for run, three in runs),
+            error=mean_over_shifts((run, found[0]) for run, found in runs),
+            unadapted=mean_over_shifts((run, found[1]) for run, found in runs),
+            start=mean_over_shifts((run, found[2]) for run, found in runs),
             runs=len(runs),
-            collapsed=sum(states_of(run)[place[1]].collapsed for run, _ in runs),
+            collapsed=sum(found[3] for _, found in runs),
         )
         for place, runs in _on_the_same(gathered).items()
     }

@@ -48,14 +48,16 @@ def _shift_table(store: Store, where: Sequence[Condition], group: str) -> Report
     shown = corruption_table(frame)
     rows: list[list[Entry]] = []
     coverage: list[str] = []
+    partial = False
     for key in shown.row_keys:
         cells = [shown.cell(key, column) for column in shown.column_keys]
         first = next((cell for cell in cells if cell.value is not None), cells[0])
         entries = [dimension_entry(*pair) for pair in zip(shown.rows, key, strict=True)]
         rows.append([*entries, *(covered_entry(cell, first) for cell in cells)])
         coverage.append(first.missing or "all")
-    said = set(coverage) != {"all"}
-    if said:
+        partial = partial or any(cell.missing for cell in cells if cell.value is not None)
+    in_rows = set(coverage) != {"all"}
+    if in_rows:
         rows = [[*row, words] for row, words in zip(rows, coverage, strict=True)]
     severities = ", ".join(map(str, shown.severities))
     return ReportTable(
@@ -65,10 +67,10 @@ def _shift_table(store: Store, where: Sequence[Condition], group: str) -> Report
         header=[
             *shown.rows,
             *(column[0] or "clean" for column in shown.column_keys),
-            *(["coverage"] if said else []),
+            *(["coverage"] if in_rows else []),
         ],
         rows=rows,
-        notes=[*constant_words(shown), *([COVERAGE] if said else [])],
+        notes=[*constant_words(shown), *([COVERAGE] if partial else [])],
     )
 
 

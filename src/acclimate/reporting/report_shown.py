@@ -48,14 +48,10 @@ def choose(
     chosen = []
     for recipe, settings in by_recipe.items():
         on_dev = compared({setting: held_out.get(setting, ()) for setting in settings})
-        named = _named(panel, recipe, settings, choices)
-        mixed = None if named else _mixed(panel, recipe, found[panel], choices)
         if len(settings) == 1:
             best, why = settings[0], "the only setting"
-        elif named is not None:
-            best, why = named
-        elif mixed is not None:
-            chosen.append(mixed)
+        elif (by_file := _by_file(panel, recipe, found[panel], choices)) is not None:
+            chosen.append(by_file)
             continue
         elif on_dev.tried > 1:
             best, why = on_dev.best, "best on hold-out corruptions" + _without(on_dev.left_out)
@@ -120,30 +116,29 @@ def _without(left_out: int) -> str:
     return " (incomplete settings left out)" if left_out else ""
 
 
-def _named(
-    panel: Panel, recipe: str, settings: Sequence[Setting], choices: Sequence[Choices]
-) -> tuple[Setting, str] | None:
-    """The setting that a choice file has for all images, and that file."""
-    for given in given_for(choices, panel.model, recipe):
-        for setting in settings:
-            if given.chosen.options == dict(setting.options):
-                return setting, f"the one of {given.file} ({given.chosen.selection or 'by hand'})"
-    return None
-
-
-def _mixed(
+def _by_file(
     panel: Panel,
     recipe: str,
     found: Mapping[Setting, Sequence[Result]],
     choices: Sequence[Choices],
 ) -> Chosen | None:
-    """The results with what a choice file has for each shift."""
-    ran = [r for setting, each in found.items() if setting.recipe == recipe for r in each]
+    """The setting that a choice file has, for all images or for each shift."""
     for given in given_for(choices, panel.model, recipe):
-        own = [r for r in ran if given.chosen.options_for(r.job) == dict(r.job.options)]
-        if given.chosen.by_shift and own:
-            setting = Setting(recipe, (("chosen", given.file),))
-            renamed = [replace(r, job=replace(r.job, options=setting.options)) for r in own]
-            why = f"what {given.file} has for each shift ({given.chosen.selection or 'by hand'})"
-            return Chosen(setting=setting, results=renamed, why=why, mixed=True)
+        how = given.chosen.selection or "by hand"
+        own = [
+            result
+            for setting, results in found.items()
+            if setting.recipe == recipe
+            for result in results
+            if given.chosen.options_for(result.job) == dict(result.job.options)
+        ]
+        if not own:
+            continue
+        if given.chosen.options is not None:
+            setting = Setting(recipe, own[0].job.options)
+            return Chosen(setting=setting, results=own, why=f"the one of {given.file} ({how})")
+        setting = Setting(recipe, (("chosen", given.file),))
+        renamed = [replace(r, job=replace(r.job, options=setting.options)) for r in own]
+        why = f"what {given.file} has for each shift ({how})"
+        return Chosen(setting=setting, results=renamed, why=why, mixed=True)
     return None

@@ -19,7 +19,7 @@ class Scope:
     """What is left out of every measurement.
 
     Attributes:
-        images: only the first so many of each shift; None is all.
+        images: only so many of each shift; None is all.
         severities: only these, where the paper has the mean of five.
         shifts: only these corruptions or domains; none named is all.
         incomplete: data sets with gaps are taken as they are.
