@@ -129,7 +129,7 @@ def failures(outcome: Outcome, args: argparse.Namespace) -> list[str]:
     for result in outcome.failed[:_FAILED]:
         job = result.job
         what = " ".join([job.model, job.dataset, job.shift or "clean", job.recipe])
-        lines.append(f"  failed: {what}: {result.message.splitlines()[0]}")
+        lines.append(f"  failed: {what}: {result.reason}")
     if len(outcome.failed) > _FAILED:
         lines.append(f"  … and {len(outcome.failed) - _FAILED:,} more")
     return lines

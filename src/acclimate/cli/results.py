@@ -72,7 +72,7 @@ def _reasons(store: Store, where: Sequence[Condition]) -> list[str]:
     from acclimate.experiments import Condition
 
     failed = store.results([*where, Condition("status", ("failed",))])
-    counts = Counter((result.message.splitlines() or ["no reason given"])[0] for result in failed)
+    counts = Counter(result.reason for result in failed)
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     lines = [f"  {count:,}: {reason}" for reason, count in most[:_REASONS]]
     if len(most) > _REASONS:

@@ -79,6 +79,11 @@ class Result:
         return self.job.key
 
     @property
+    def reason(self) -> str:
+        """Why a job failed, in one line."""
+        return next(iter(self.message.splitlines()), "no reason given")
+
+    @property
     def error(self) -> float | None:
         """In percent, of the model that was handed back."""
         return self._error("final")

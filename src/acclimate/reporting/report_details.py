@@ -114,8 +114,7 @@ def failures_table(failed: Sequence[Result]) -> ReportTable:
     """Jobs without a result, by reason."""
     by_reason: dict[str, list[Result]] = {}
     for result in failed:
-        reason = (result.message.splitlines() or ["no reason given"])[0]
-        by_reason.setdefault(reason, []).append(result)
+        by_reason.setdefault(result.reason, []).append(result)
     rows = [
         [
             number_entry(len(results), digits=0),

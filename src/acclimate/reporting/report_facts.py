@@ -37,7 +37,7 @@ def why_nothing(store: Store, where: Sequence[Condition], failed: Sequence[Resul
     asked = f" with {chosen}" if chosen else ""
     if not failed:
         return f"{store.path} has no results{asked}; acclimate bench fills it"
-    why = (failed[0].message.splitlines() or ["no reason given"])[0]
+    why = failed[0].reason
     jobs = counted(len(failed), "failed job")
     return (
         f"{store.path} has no results{asked} but {jobs}, the first because: {why}; mend that and "
