@@ -143,3 +143,12 @@ def full_store(path: Path) -> Store:
         job = Job(model="acclimate:wrn-40-2", dataset="cifar10", recipe="rpl", seed=seed)
         store.add(Result.failed(job, "out of memory with batches of 16\nmore lines"))
     return store
+
+
+def section(report, name):
+    return next(each for each in report.sections if each.name == name)
+
+
+def rows(table):
+    names = [[e if isinstance(e, str) else e.text for e in row] for row in table.rows]
+    return [dict(zip(table.header, row, strict=True)) for row in names]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -19,7 +18,7 @@ from acclimate.reporting.report_settings import Setting, panels
 from acclimate.reporting.report_shown import choose
 from acclimate.reporting.report_table import latex_table, markdown_table
 from acclimate.words import option_words
-from reporting_report.report_store import RATES, full_store, result, sweep
+from reporting_report.report_store import RATES, full_store, result, rows, section, sweep
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +29,6 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(store):
     return build_report(store)
-
-
-def section(report, name):
-    return next(each for each in report.sections if each.name == name)
-
-
-def rows(table):
-    names = [[e if isinstance(e, str) else e.text for e in row] for row in table.rows]
-    return [dict(zip(table.header, row, strict=True)) for row in names]
 
 
 def test_the_headline_has_a_row_for_each_model_and_recipe(report):
@@ -307,70 +297,6 @@ def test_the_mce_has_a_column_where_it_is_whole(tmp_path):
     (table,) = section(build_report(store), "results").tables
     assert table.header[-1] == "mCE %"
     assert all(float(row["mCE %"]) > 0 for row in rows(table))
-
-
-def test_streams_stand_beside_stationary_runs_and_are_not_averaged_with_them(tmp_path):
-    still = sweep(models=["m"], corruptions=["fog"], recipes=["bn"], severities=(5,))
-    flowing = [
-        Result(
-            job=replace(each.job, setting="online"),
-            record={**each.record, "errors": {"online": 77.0, "final": 77.0}},
-        )
-        for each in still
-    ]
-    store = Store(tmp_path / "sweep.db")
-    store.add_all([*still, *flowing])
-    report = build_report(store)
-    headline = rows(section(report, "results").tables[0])
-    assert {row["setting"]: row["after %"][:4] for row in headline} == {
-        "–": f"{still[0].error:.1f}",
-        "online": "77.0",
-    }
-    shown = [figure.title for figure in section(report, "corruptions").figures]
-    assert shown == ["m, stationary", "m, online"]
-    assert {row["corruptions"] for row in rows(section(report, "details").tables[0])} == {
-        "test",
-        "test, online",
-    }
-
-
-def test_a_stream_shows_its_error_and_balance_part_by_part(tmp_path):
-    job = Job(model="m", dataset="cifar10", recipe="ent", shift="cifar/fog:5", setting="online")
-    spans = [{"images": 50, "error": 40.0 - n, "largest": 0.1 + 0.04 * n} for n in range(20)]
-    store = Store(tmp_path / "sweep.db")
-    record = {"errors": {"online": 30.5, "final": 30.5}, "labelled": 1000, "spans": spans}
-    store.add(Result(job=job, record=record))
-    report = build_report(store)
-    (error,) = section(report, "epochs").figures
-    assert [row["top-1 error %"] for row in rows(error.table)][::19] == ["40.00", "21.00"]
-    (balance,) = section(report, "balance").figures
-    assert rows(balance.table)[-1]["most frequent answer %"] == "86.00"
-
-
-def test_a_stream_has_its_unadapted_errors_from_the_recipe_none(tmp_path):
-    store = Store(tmp_path / "sweep.db")
-    for recipe, error in (("none", 40.0), ("bn", 30.0)):
-        job = Job(
-            model="m", dataset="cifar10", recipe=recipe, shift="cifar/fog:5", setting="online"
-        )
-        store.add(Result(job=job, record={"errors": {"online": error, "final": error}}))
-    (figure,) = section(build_report(store), "corruptions").figures
-    (row,) = rows(figure.table)
-    assert (row["unadapted"], row["bn"]) == ("40.0", "30.0")
-
-
-def test_a_stream_through_several_shifts_shows_each(tmp_path):
-    store = Store(tmp_path / "sweep.db")
-    for recipe, gain in (("none", 0.0), ("bn", 10.0)):
-        job = Job(
-            model="m", dataset="cifar10", recipe=recipe, shift="cifar/test:5", setting="continual"
-        )
-        parts = {"fog": [40.0 - gain, 50.0 - gain], "snow": [30.0 - gain], "frost": [None]}
-        errors = {"online": 40.0 - gain, "final": 40.0 - gain}
-        store.add(Result(job=job, record={"errors": errors, "by_shift": parts}))
-    (figure,) = section(build_report(store), "corruptions").figures
-    found = {row["corruption"]: (row["unadapted"], row["bn"]) for row in rows(figure.table)}
-    assert found == {"fog": ("45.0", "35.0"), "snow": ("30.0", "20.0")}
 
 
 def test_a_run_of_one_epoch_shows_where_it_began_and_its_online_error():
