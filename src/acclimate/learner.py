@@ -384,12 +384,9 @@ class Learner:
         how = self.network.acceleration
         if how.changes:
             self.ran = self.network.ran
+        self._replay.forget()
         # Exact kernels take several times as long on a GPU: only where the run was exact.
         self.network.accelerate(EXACT if how == EXACT else PLAIN)
-        self._replay.forget()
-        if how.recorded and torch.cuda.is_initialized():
-            # What recordings worked in is used by no others, and would be kept run after run.
-            torch.cuda.empty_cache()
         self.statistics.release()
         for slot, part in self.parts.items():
             part.export(self.states[slot], self)

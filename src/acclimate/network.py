@@ -49,11 +49,15 @@ class Network:
 
     def accelerate(self, acceleration: Acceleration, *, verified: bool = False) -> None:
         """Run the model this way from now on; what learns must be known when it is asked next."""
+        ends = self.acceleration.recorded and not acceleration.recorded
         self.acceleration.undo(self.model)
         acceleration.prepare(self.model)
         self.acceleration = acceleration
         self.unverified = acceleration.changes and not verified
         self.forget()
+        if ends and torch.cuda.is_initialized():
+            # What recordings worked in is used by no others, and would be kept run after run.
+            torch.cuda.empty_cache()
 
     def decelerate(self) -> None:
         """Run the model as it is."""
