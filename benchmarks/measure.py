@@ -7,8 +7,9 @@ A plan (plans/NAME.yaml) is a list of stages. Each lets ``acclimate tune`` choos
 hold-out shifts, and measures the choice with ``acclimate bench``: the words in it are those of the
 command line, and ``bench`` takes over models and data sets. What is in the store already is not run
 again: stop it and go on at any time. ``export`` keeps a line for every measurement in
-results/NAME.json, and the choices in results/choices; headline.py and methods.py make tables of
-them.
+results/NAME.json, beside those that are there of other stores, and the choices in results/choices;
+headline.py, measured.py and methods.py make tables of them. ``run --missing`` goes on in a new
+store where the exported lines and choices end.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from typing import Any
 import yaml
 
 from acclimate.cli import main as acclimate
-from acclimate.experiments import Result, Store
+from acclimate.experiments import Store
+from kept_rows import identity, restored, row
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+CHOICES = RESULTS / "choices"
 SHARED = ("models", "datasets", "weights")
 
 
@@ -60,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     common = ["--root", str(args.root), "--store", str(args.store), "--quiet"]
     if args.workers:
         common += ["--engine", "processes", "--workers", str(args.workers)]
+    if args.missing:
+        Store(args.store).add_all(filter(None, map(restored, exported(args.name))))
     status = 0
     for number, stage in enumerate(plan(args.name), start=1):
         if args.stages and number not in args.stages:
@@ -73,7 +79,10 @@ def run(args: argparse.Namespace) -> int:
         if tune:
             file = choice_file(args.store, tune)
             choice = ["--choice", str(file)]
-            status = max(status, acclimate(["tune", *words(tune), *common, "--out", str(file)]))
+            if args.missing and not args.images and (CHOICES / file.name).exists():
+                file.write_bytes((CHOICES / file.name).read_bytes())
+            else:
+                status = max(status, acclimate(["tune", *words(tune), *common, "--out", str(file)]))
         status = max(status, acclimate(["bench", *words(bench), *common, *choice]))
     return status
 
@@ -86,55 +95,28 @@ def plan(name: str) -> list[dict[str, Any]]:
     return stages
 
 
+def exported(name: str) -> list[dict[str, Any]]:
+    """The lines that are kept of a plan already."""
+    target = RESULTS / f"{name}.json"
+    return json.loads(target.read_text(encoding="utf-8")) if target.exists() else []
+
+
 def export(args: argparse.Namespace) -> int:
     """Keep a line for every measurement; what only served to choose is left out."""
     chooses = any("tune" in stage for stage in plan(args.name))
-    results = [
-        result
-        for result in Store(args.store, create=False).results()
-        if result.status == "done" and not (chooses and result.job.group == "dev")
-    ]
-    rows = sorted((row(result) for result in results), key=lambda each: json.dumps(each))
-    target = HERE / "results" / f"{args.name}.json"
-    lines = ",\n".join(json.dumps(each) for each in rows)
+    rows = {identity(each): each for each in exported(args.name)}
+    for result in Store(args.store, create=False).results():
+        if result.status == "done" and not (chooses and result.job.group == "dev"):
+            found = row(result)
+            rows[identity(found)] = found
+    target = RESULTS / f"{args.name}.json"
+    lines = ",\n".join(sorted(json.dumps(each) for each in rows.values()))
     target.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     print(f"{len(rows)} results in {target}")
-    choices = HERE / "results" / "choices"
-    choices.mkdir(exist_ok=True)
+    CHOICES.mkdir(exist_ok=True)
     for file in args.store.parent.glob(f"{args.store.stem}.*.json"):
-        (choices / file.name).write_bytes(file.read_bytes())
+        (CHOICES / file.name).write_bytes(file.read_bytes())
     return 0
-
-
-def row(result: Result) -> dict[str, Any]:
-    """What the tables need of a result."""
-    job, record = result.job, result.record
-    errors = record["errors"]
-    return {
-        "model": job.model,
-        "weights": None if job.weights is None else Path(job.weights.path).name,
-        "dataset": job.dataset,
-        "setting": job.setting,
-        "recipe": job.recipe,
-        "options": dict(job.options),
-        "shift": job.shift,
-        "corruption": job.corruption,
-        "severity": job.severity,
-        "seed": job.seed,
-        "images": record["images"],
-        "unadapted": errors.get("unadapted"),
-        "error": errors.get("final"),
-        "after_epoch": errors.get("after_epoch"),
-        "online": errors.get("online"),
-        "ece": record.get("ece"),
-        "forgetting": record.get("forgetting"),
-        "by_shift": record.get("by_shift"),
-        "forwards": record.get("forwards"),
-        "backwards": record.get("backwards"),
-        "seconds": record["seconds"],
-        "speed": record.get("speed"),
-        "device": record["device"],
-    }
 
 
 def main() -> int:
@@ -150,6 +132,8 @@ def main() -> int:
     one.add_argument("--stages", type=int, nargs="+", help="only these, counted from 1")
     one.add_argument("--workers", type=int, help="processes")
     one.add_argument("--images", type=int, help="fewer of each shift")
+    left = "only what results/NAME.json and results/choices do not have"
+    one.add_argument("--missing", action="store_true", help=left)
     args = parser.parse_args()
     return run(args) if args.command == "run" else export(args)
 
