@@ -385,6 +385,8 @@ class Learner:
         if how.changes:
             self.ran = self.network.ran
         self._replay.forget()
+        for parameter in self.model.parameters():
+            parameter.grad = None  # a recording's memory is given back where nothing lies in it
         # Exact kernels take several times as long on a GPU: only where the run was exact.
         self.network.accelerate(EXACT if how == EXACT else PLAIN)
         self.statistics.release()
@@ -393,6 +395,5 @@ class Learner:
         if hasattr(self, "_tap"):
             self._tap.remove()
         for name, parameter in self.model.named_parameters():
-            parameter.grad = None
             parameter.requires_grad_(self._asked_gradient.get(name, True))
         return self.model

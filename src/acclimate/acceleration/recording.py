@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeAlias
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import torch
 from torch import Tensor
@@ -26,6 +26,8 @@ _WARM_UP = 3
 """How often work is done as it is before it is recorded: optimisers make their moments, libraries
 choose their kernels, and a batch size that comes once is not worth a recording."""
 _AT_MOST = 4
+_FREE: dict[torch.device, list[Any]] = {}
+"""Streams that are used no more. Libraries keep memory to work in for each they have ever seen."""
 
 
 class Recorder:
@@ -98,9 +100,14 @@ class Aside:
         return Aside, ()
 
     def stream(self, device: torch.device) -> Any:
-        """The stream."""
+        """The stream; nobody else's as long as this is there."""
         if self._stream is None or self._stream.device != device:
-            self._stream = torch.cuda.Stream(device)
+            free = _FREE.setdefault(device, [])
+            try:
+                self._stream = free.pop()
+            except IndexError:
+                self._stream = torch.cuda.Stream(device)
+            finalize(self, free.append, self._stream).atexit = False
         return self._stream
 
     def pool(self, recording: _Recording) -> Any:
