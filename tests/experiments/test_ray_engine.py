@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from importlib.util import find_spec
 
 import pytest
@@ -40,6 +41,15 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def settings(tmp_path):
     return WorkerSettings(roots=write_digits(tmp_path, 64), device="cpu", incomplete=True)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere.invalid:6379"])
+def test_an_address_where_nobody_answers_is_said_at_once(settings, monkeypatch, address):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    began = time.monotonic()
+    with pytest.raises(AcclimateError, match=f"no Ray cluster at '{address}': .*; start one"):
+        RayEngine(settings, address=address)
+    assert time.monotonic() - began < 20  # Ray itself tries for minutes
 
 
 def test_mistakes_are_said_before_anything_runs(cluster, settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +18,9 @@ from acclimate.experiments.job import Job
 from acclimate.experiments.result import Result
 
 __all__ = ["RayEngine"]
+
+_ANSWERS_WITHIN = 5.0
+"""Seconds."""
 
 
 @dataclass
@@ -155,13 +159,21 @@ def _connected(address: str | None) -> Any:
         ) from error
     if not ray.is_initialized():
         try:
+            _knock(address or "local")
             ray.init(
                 address=address or "local", log_to_driver=False, logging_level="ERROR",
                 include_dashboard=False,
             )  # fmt: skip
-        except ConnectionError as error:
+        except (OSError, ValueError) as error:
             raise AcclimateError(
-                f"no Ray cluster at {address!r}: {error}; start one (ray start --head), or leave "
-                "--address out for one of this machine alone"
+                f"no Ray cluster at {address or 'this machine'!r}: {error}; start one (ray start "
+                "--head), or leave --address out for one of this machine alone"
             ) from error
     return ray
+
+
+def _knock(address: str) -> None:
+    """Find out at once whether anybody answers at HOST:PORT: Ray would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():  # else auto or local, where Ray looks itself
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_WITHIN).close()
