@@ -73,19 +73,26 @@ def headline(rows: Sequence[Row]) -> str:
 
 
 def _table(rows: Sequence[Row], recipes: dict[str, str], severity: int | None) -> str:
-    models = sorted({row["model"] for row in rows})
+    models = sorted({row["model"] for row in rows}, key=_shown)
     columns = ["model", "unadapted", *recipes.values(), _REDUCTION]
     lines = [_line(model, rows, recipes, severity) for model in models]
     return drawn(columns, lines)
 
 
 def _named(row: Row) -> Row:
-    """A model of which other weights learn counts as another model."""
+    """A model that was trained again, or of which other weights learn, counts as another model."""
     options = dict(row.get("options") or {})
-    selector = options.pop("selector", None)
-    if selector is None:
-        return row
-    return row | {"model": f"{row['model']}, {selector} weights", "options": options}
+    selector, file = options.pop("selector", None), Path(row.get("weights") or "").stem
+    name: str = row["model"]
+    if file not in name:  # resnet50.safetensors is that of resnet50-cifar
+        name = f"{_shown(name)}, {file.replace('-', ' ')}"
+    if selector is not None:
+        name = f"{_shown(name)}, {selector} weights"
+    return row | {"model": name, "options": options}
+
+
+def _shown(model: str) -> str:
+    return model.removeprefix("acclimate:").removesuffix("-cifar10")
 
 
 def mean_error(rows: Iterable[Row], *, of: int) -> Mean | None:
@@ -127,7 +134,7 @@ def _line(
     printed = {name: published(model, name, severity) for name in ("none", *recipes)}
     ours = {name: None if each is None else each.value for name, each in found.items()}
     return [
-        model.removeprefix("acclimate:").removesuffix("-cifar10"),
+        _shown(model),
         _beside(_unadapted(own, of=of), printed["none"]),
         *(_beside(found[name], printed[name]) for name in recipes),
         _reductions(ours) + _bracketed(_reductions(printed)),

@@ -16,6 +16,7 @@ ERRORS = {
 }  # fmt: skip
 FIGURES = (
     "ece", "forgetting", "by_shift", "forwards", "backwards", "seconds", "speed", "device",
+    "verdict",
 )  # fmt: skip
 
 
@@ -64,5 +65,5 @@ def restored(kept: Row) -> Result | None:
         forgetting=kept["forgetting"] is not None,
     )
     errors = {theirs: kept[name] for name, theirs in ERRORS.items()}
-    figures = {name: kept[name] for name in FIGURES}
+    figures = {name: kept.get(name) for name in FIGURES}
     return Result(job=job, record={"images": kept["images"], "errors": errors, **figures})

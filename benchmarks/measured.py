@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from math import isclose
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -19,6 +20,8 @@ from page_table import Row, TableError, command, drawn
 
 RESULTS = Path(__file__).parent / "results"
 ORDER = ["none", "bn", "ent", "rpl"]
+LEARNING = ["all", "linear", "affine", "adapters"]
+USUAL_SIZE = 128
 Words = Callable[[Row], str]
 Value = Callable[[Row], float | None]
 
@@ -110,13 +113,14 @@ def ablations(rows: Sequence[Row]) -> str:
         "objective.q": "q of the robust loss",
         "filter.threshold": "confidence that a hard label needs",
         "teacher": "teacher",
-        "batch_size": "batch size",
     }
     tables = [
         pivot(having(option), line=_recipe, column=_option(option), corner=words)
         for option, words in asked.items()
         if having(option)
     ]
+    if sizes := having("batch_size"):
+        tables.append(_batch_sizes(sizes))
     selected = sorted(having("selector"), key=lambda row: row["options"]["optimizer.lr"])
     if selected:
         tables.append(
@@ -128,6 +132,29 @@ def ablations(rows: Sequence[Row]) -> str:
             )
         )
     return "\n\n".join(tables)
+
+
+def _batch_sizes(rows: Sequence[Row]) -> str:
+    """By batch size, with the rate of one size at all, and in proportion to the size."""
+    usual = next(row["options"]["optimizer.lr"] for row in rows if _size(row) == USUAL_SIZE)
+    rates: dict[str, Callable[[int], float]] = {
+        "with the same learning rate": lambda size: usual,
+        "with one in proportion": lambda size: usual * size / USUAL_SIZE,
+    }
+    lines = [
+        row | {"line": f"{_recipe(row)} {words}"}
+        for words, rate in rates.items()
+        for row in rows
+        if isclose(row["options"]["optimizer.lr"], rate(_size(row)))
+    ]
+    return pivot(
+        lines, line=lambda row: row["line"], column=_option("batch_size"), corner="batch size"
+    )
+
+
+def _size(row: Row) -> int:
+    size: int = row["options"]["batch_size"]
+    return size
 
 
 def _sortable(value: object) -> tuple[int, float, str]:
@@ -148,10 +175,14 @@ def dino(rows: Sequence[Row]) -> str:
                 mean(own, lambda row: row["unadapted"]),
                 mean(own, _error),
             ]
-            for selector, own in _grouped(rows, _option("selector"))
+            for selector, own in sorted(_grouped(rows, _option("selector")), key=_by_selector)
             if selector != "–"
         ),
     )
+
+
+def _by_selector(group: tuple[str, list[Row]]) -> int:
+    return LEARNING.index(group[0]) if group[0] in LEARNING else len(LEARNING)
 
 
 def _only(rows: Sequence[Row], option: str) -> str:
@@ -185,17 +216,29 @@ def forgetting(rows: Sequence[Row]) -> str:
 
 def photos(rows: Sequence[Row]) -> str:
     """Networks for ImageNet's classes, by model and severity."""
-    rows = sorted(rows, key=lambda r: (r["model"], r["severity"], ORDER.index(r["recipe"])))
+
+    def kept(row: Row) -> bool:
+        return bool(row["options"].get("normalization") == "source")
+
+    def severity(row: Row) -> str:
+        return "as they are" if row["severity"] is None else f"severity {row['severity']}"
+
+    order = ["none", "bn", "bn-prior", "ent", "rpl"]
+    rows = sorted(
+        rows,
+        key=lambda r: (r["model"], r["severity"] or 0, kept(r), order.index(r["recipe"])),
+    )
     return pivot(
         rows,
-        line=lambda row: f"{_model(row)}, severity {row['severity']}",
-        column=_recipe,
+        line=lambda row: f"{_model(row)}, {severity(row)}",
+        column=lambda row: f"{_recipe(row)}{', old statistics' if kept(row) else ''}",
         corner="model",
     )
 
 
 def sources(rows: Sequence[Row]) -> str:
-    """Source models by how much learning takes off what new statistics leave."""
+    """Source models by how much learning takes off what new statistics leave; the shipped first."""
+    rows = sorted(rows, key=lambda row: (row["weights"] is not None, row["model"]))
     for _, own in _grouped(rows, _source):
         _check_places(own, _recipe)
     return drawn(

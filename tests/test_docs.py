@@ -95,6 +95,39 @@ def test_measured_tables_are_those_of_the_stored_results(monkeypatch):
     assert [made["main"]([name, "--check", str(page)]) for name in written] == [0] * len(written)
 
 
+def test_what_the_guard_says_of_the_photos_is_what_it_said():
+    stored = json.loads((ROOT / "benchmarks/results/photos.json").read_text())
+    page = " ".join((ROOT / "docs/measured.md").read_text().split())
+
+    def refused(model):
+        return [
+            row["error"] > row["unadapted"]
+            for row in stored
+            if (row["model"], row["recipe"], row["verdict"]) == (model, "bn", "harmful")
+            and row["severity"] is not None
+        ]
+
+    lite, residual = map(
+        refused, ("py:photo_models:efficientnet_lite0", "py:photo_models:resnet50")
+    )
+    words = f"on {len(lite)} of the 30 shifts, {sum(lite)} of them rightly, and the ResNet-50"
+    assert f"{words} on {len(residual)}, wrongly" in page
+    assert not any(residual)
+
+
+def test_the_runs_that_differ_in_nothing_are_the_measured_ones():
+    stored = json.loads((ROOT / "benchmarks/results/ablations.json").read_text())
+    usual = {"optimizer.lr": 0.03, "epochs": 5, "objective.q": 0.8, "teacher": "instant"}
+    usual |= {"selector": "affine", "batch_size": 128}
+    errors = {}
+    for row in stored:
+        if row["recipe"] == "rpl" and all(usual[k] == v for k, v in row["options"].items()):
+            errors.setdefault(json.dumps(row["options"]), []).append(row["error"])
+    *most, last = (f"{sum(each) / len(each):.1f}" for each in sorted(errors.values(), key=sum))
+    page = " ".join((ROOT / "docs/measured.md").read_text().split())
+    assert f"all else at its default: {', '.join(most)} and {last}." in page
+
+
 def test_the_cost_of_a_step_in_forward_passes_is_the_measured_one():
     stored = json.loads((ROOT / "benchmarks/results/step_gpu.json").read_text())
     auto = next(r for r in stored["rows"] if (r["model"], r["what"]) == ("resnet50", "auto"))

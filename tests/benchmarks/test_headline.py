@@ -87,18 +87,30 @@ def test_other_weights_that_learn_are_another_model():
         row["options"] = {"selector": "all"}
     assert [row["model"] for row in cells([*affine, *whole])] == [
         "wrn-40-2-augmix",
-        "wrn-40-2-augmix-cifar10, all weights",
+        "wrn-40-2-augmix, all weights",
+    ]
+
+
+def test_a_second_training_is_another_model():
+    first, second = results(), results()
+    for row in first:
+        row["weights"] = "wrn-40-2.safetensors"
+    for row in second:
+        row["weights"] = "second-training.safetensors"
+    assert [row["model"] for row in cells([*first, *second])] == [
+        "wrn-40-2-augmix",
+        "wrn-40-2-augmix, second training",
     ]
 
 
 def test_a_model_that_has_no_batch_norm_and_one_the_paper_has_not():
     gn, other = "acclimate:wrn-26-2-gn-cifar10", "my:net"
     rows = [*results(gn, {"ent": 18.0}), *results(other, {"bn": 10.0, "soft": 9.5})]
-    first, second = cells(rows)
-    _, hardest = tables(rows)[1]
-    assert (first["BN"], first["ENT"]) == ("–", "18.0 ± 0.4 (18.0)")
-    assert first["reduction BN→ENT / BN→RPL (published)"] == "–"
-    assert (second["model"], second["unadapted"], second["BN"]) == ("my:net", "12.0", "10.0")
+    mine, normed = cells(rows)
+    hardest, _ = tables(rows)[1]
+    assert (normed["BN"], normed["ENT"]) == ("–", "18.0 ± 0.4 (18.0)")
+    assert normed["reduction BN→ENT / BN→RPL (published)"] == "–"
+    assert (mine["model"], mine["unadapted"], mine["BN"]) == ("my:net", "12.0", "10.0")
     assert hardest["soft"] == "11.5 ± 0.4"
 
 

@@ -41,7 +41,7 @@ def test_means_of_different_shifts_do_not_stand_side_by_side() -> None:
 
 def test_a_table_for_each_option_that_was_varied() -> None:
     rows = [row(options={"objective.q": q}, error=10 * q) for q in (0.8, 0.2)]
-    rows += [row(options={"batch_size": size}, error=size / 8) for size in (128, 16)]
+    rows += [row(options={"teacher": teacher}) for teacher in ("instant", "epoch")]
     rows += [
         row("ent", options={"selector": selector, "optimizer.lr": lr}, error=100 * lr)
         for selector in ("affine", "all")
@@ -50,8 +50,8 @@ def test_a_table_for_each_option_that_was_varied() -> None:
     assert cells(SCRIPT["ablations"](rows)) == [
         ["q of the robust loss", "0.2", "0.8"],
         ["`rpl`", "2.0", "8.0"],
-        ["batch size", "16", "128"],
-        ["`rpl`", "2.0", "16.0"],
+        ["teacher", "epoch", "instant"],
+        ["`rpl`", "10.0", "10.0"],
         ["what learns, by learning rate", "0.01", "0.1"],
         ["`ent`, affine", "1.0", "10.0"],
         ["`ent`, all", "1.0", "10.0"],
@@ -78,6 +78,33 @@ def test_photos_by_model_and_severity() -> None:
         ["model", "`none`", "`bn`"],
         ["net, severity 1", "10.0", "10.0"],
         ["net, severity 5", "10.0", "10.0"],
+    ]
+
+
+def test_photos_as_they_are_and_with_the_statistics_of_training() -> None:
+    rows = [
+        row("bn", 7.0, severity=None, shift=None),
+        row("ent", severity=3),
+        row("bn", severity=3),
+    ]
+    rows += [row("ent", 9.0, severity=3, options={"normalization": "source"})]
+    assert cells(SCRIPT["photos"](rows)) == [
+        ["model", "`bn`", "`ent`", "`ent`, old statistics"],
+        ["net, as they are", "7.0", "–", "–"],
+        ["net, severity 3", "10.0", "10.0", "9.0"],
+    ]
+
+
+def test_batch_sizes_with_a_rate_for_all_and_one_in_proportion() -> None:
+    rates = {(128, 0.04): 10.0, (64, 0.04): 11.0, (64, 0.02): 9.0}
+    rows = [
+        row("rpl", error, options={"batch_size": size, "optimizer.lr": rate})
+        for (size, rate), error in rates.items()
+    ]
+    assert cells(SCRIPT["ablations"](rows)) == [
+        ["batch size", "64", "128"],
+        ["`rpl` with the same learning rate", "11.0", "10.0"],
+        ["`rpl` with one in proportion", "9.0", "10.0"],
     ]
 
 
