@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import warnings
+from importlib.util import find_spec
+
 import pytest
 from sweeps import DATASET, MODEL, write_digits
 
@@ -79,3 +84,28 @@ def test_smaller_batches_are_counted(roots, store, monkeypatch):
     outcome = run_plan(plan(), store, engine(roots), progress=False)
     assert (outcome.failed, outcome.smaller) == ((), outcome.done)
     assert outcome.done > 0
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from acclimate.experiments._announcing import announced
+with announced(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(find_spec("fcntl") is None, reason="needs the marks of POSIX systems")
+def test_a_second_sweep_is_told_of_the_first_until_that_is_gone(roots, store):
+    command = [sys.executable, "-c", HOLD, str(store.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout.readline() == "held\n"
+        with pytest.warns(match=rf"another sweep \(process {first.pid}\) .* run twice, and kept"):
+            outcome = run_plan(plan(), store, engine(roots), progress=False)
+        assert outcome.done == 2
+        first.kill()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_plan(plan(shifts=["clean"]), store, engine(roots), progress=False)
+    assert [path.name for path in store.path.parent.glob("sweep.db*")] == ["sweep.db"]

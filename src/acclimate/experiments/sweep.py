@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from acclimate.data.benchmarks import find_dataset
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.experiments._announcing import announced
 from acclimate.experiments._machine import OUT_OF_MEMORY
 from acclimate.experiments._time_left import TimeLeft, duration
 from acclimate.experiments.engines.base import Engine
@@ -20,6 +22,10 @@ from acclimate.experiments.store import Store
 
 __all__ = ["Outcome", "run_jobs", "run_plan"]
 
+_TWICE = (
+    "another sweep ({}) is adding to {}: jobs that both have are run twice, and kept once; let it "
+    "end, or give this one other shifts"
+)
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
 
@@ -81,7 +87,10 @@ def run_jobs(
             bar.update()
 
         if todo:
-            engine.run(todo, on_result)
+            with announced(store.path) as other:
+                if other is not None:
+                    warnings.warn(_TWICE.format(other, store.path), AcclimateWarning, stacklevel=2)
+                engine.run(todo, on_result)
     return Outcome(
         done=len(todo) - len(failed),
         skipped=len(unique) - len(todo),
