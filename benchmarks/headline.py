@@ -84,7 +84,7 @@ def _named(row: Row) -> Row:
     options = dict(row.get("options") or {})
     selector, file = options.pop("selector", None), Path(row.get("weights") or "").stem
     name: str = row["model"]
-    if file not in name:  # resnet50.safetensors is that of resnet50-cifar
+    if not _shown(name).startswith(file):  # resnet50.safetensors is that of resnet50-cifar
         name = f"{_shown(name)}, {file.replace('-', ' ')}"
     if selector is not None:
         name = f"{_shown(name)}, {selector} weights"

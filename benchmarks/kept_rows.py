@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from acclimate.experiments import Job, Result
 from page_table import Row
 
-WHAT_RAN = (
-    "model", "weights", "dataset", "setting", "recipe", "options", "shift", "seed", "images",
-)  # fmt: skip
 ERRORS = {
     "unadapted": "unadapted", "error": "final", "after_epoch": "after_epoch", "online": "online",
 }  # fmt: skip
@@ -18,14 +16,17 @@ FIGURES = (
     "ece", "forgetting", "by_shift", "forwards", "backwards", "seconds", "speed", "device",
     "verdict",
 )  # fmt: skip
+RESTORED = "restored"
+"""Marks a result that was made of a line."""
 
 
 def row(result: Result) -> Row:
-    """What the tables need of a result."""
+    """What the tables need of a result, and the job that it is of."""
     job, errors = result.job, result.record["errors"]
+    plain = _without_folders(job)
     return {
         "model": job.model,
-        "weights": None if job.weights is None else Path(job.weights.path).name,
+        "weights": plain["weights"]["path"] if "weights" in plain else None,
         "dataset": job.dataset,
         "setting": job.setting,
         "recipe": job.recipe,
@@ -34,36 +35,37 @@ def row(result: Result) -> Row:
         "corruption": job.corruption,
         "severity": job.severity,
         "seed": job.seed,
-        "images_per_shift": job.images,
         "images": result.record["images"],
         **{name: errors.get(theirs) for name, theirs in ERRORS.items()},
         **{name: result.record.get(name) for name in FIGURES},
+        "job": plain,
     }
 
 
 def identity(kept: Row) -> str:
-    """What was run, in words: of two lines with the same, the newer stands."""
-    return json.dumps([kept[name] for name in WHAT_RAN], sort_keys=True)
+    """The key of its job: of two lines with the same, the newer stands.
+
+    A line of a network whose weights were not written down is known by all that is.
+    """
+    if "job" in kept:
+        return Job.from_dict(kept["job"]).key
+    known = {name: kept.get(name) for name in kept if name not in (*ERRORS, *FIGURES)}
+    return json.dumps(known, sort_keys=True)
 
 
 def restored(kept: Row) -> Result | None:
-    """A result with what is known of it; None where a line does not tell all that was run.
-
-    A file of weights is known by its name alone, and may hold others now.
-    """
-    if kept["weights"] is not None or "images_per_shift" not in kept:
+    """A result with what is known of it; None where a line does not tell all that was run."""
+    if "job" not in kept:
         return None
-    job = Job.of(
-        model=kept["model"],
-        dataset=kept["dataset"],
-        setting=kept["setting"],
-        recipe=kept["recipe"],
-        options=kept["options"],
-        shift=kept["shift"],
-        seed=kept["seed"],
-        images=kept["images_per_shift"],
-        forgetting=kept["forgetting"] is not None,
-    )
     errors = {theirs: kept[name] for name, theirs in ERRORS.items()}
     figures = {name: kept.get(name) for name in FIGURES}
-    return Result(job=job, record={"images": kept["images"], "errors": errors, **figures})
+    record = {"images": kept["images"], "errors": errors, **figures, RESTORED: True}
+    return Result(job=Job.from_dict(kept["job"]), record=record)
+
+
+def _without_folders(job: Job) -> dict[str, Any]:
+    """A job in plain values, its weights known by their content, wherever they lay."""
+    plain = job.to_dict()
+    if "weights" in plain:
+        plain["weights"]["path"] = Path(plain["weights"]["path"]).name
+    return plain

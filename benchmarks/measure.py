@@ -26,12 +26,13 @@ import yaml
 
 from acclimate.cli import main as acclimate
 from acclimate.experiments import Store
-from kept_rows import identity, restored, row
+from kept_rows import RESTORED, identity, restored, row
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 CHOICES = RESULTS / "choices"
 SHARED = ("models", "datasets", "weights")
+NAMES = sorted(path.stem for path in (HERE / "plans").glob("*.yaml"))
 
 
 def words(stage: Mapping[str, Any]) -> list[str]:
@@ -52,11 +53,11 @@ def words(stage: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def choice_file(store: Path, tune: Mapping[str, Any]) -> Path:
-    """Where the choice of a stage is written: the same search, the same file."""
+def choice_file(name: str, folder: Path, tune: Mapping[str, Any]) -> Path:
+    """Where the choice of a plan's stage is written: the same search, the same file."""
     model = str(tune["models"][0]).partition(":")[2] or "model"
     digest = hashlib.blake2b(json.dumps(tune, sort_keys=True).encode(), digest_size=4).hexdigest()
-    return store.with_name(f"{store.stem}.{model}.{digest}.json")
+    return folder / f"{name}.{model}.{digest}.json"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,10 +78,11 @@ def run(args: argparse.Namespace) -> int:
                 part["images"] = min(args.images, part.get("images", args.images))
         choice: list[str] = []
         if tune:
-            file = choice_file(args.store, tune)
+            file = choice_file(args.name, args.store.parent, tune)
             choice = ["--choice", str(file)]
-            if args.missing and not args.images and (CHOICES / file.name).exists():
-                file.write_bytes((CHOICES / file.name).read_bytes())
+            if args.missing and (CHOICES / file.name).exists():
+                if not file.exists():
+                    file.write_bytes((CHOICES / file.name).read_bytes())
             else:
                 status = max(status, acclimate(["tune", *words(tune), *common, "--out", str(file)]))
         status = max(status, acclimate(["bench", *words(bench), *common, *choice]))
@@ -106,7 +108,8 @@ def export(args: argparse.Namespace) -> int:
     chooses = any("tune" in stage for stage in plan(args.name))
     rows = {identity(each): each for each in exported(args.name)}
     for result in Store(args.store, create=False).results():
-        if result.status == "done" and not (chooses and result.job.group == "dev"):
+        measured = result.status == "done" and RESTORED not in result.record
+        if measured and not (chooses and result.job.group == "dev"):
             found = row(result)
             rows[identity(found)] = found
     target = RESULTS / f"{args.name}.json"
@@ -114,7 +117,7 @@ def export(args: argparse.Namespace) -> int:
     target.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     print(f"{len(rows)} results in {target}")
     CHOICES.mkdir(exist_ok=True)
-    for file in args.store.parent.glob(f"{args.store.stem}.*.json"):
+    for file in args.store.parent.glob(f"{args.name}.*.json"):
         (CHOICES / file.name).write_bytes(file.read_bytes())
     return 0
 
@@ -123,10 +126,9 @@ def main() -> int:
     """Run or export."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    names = sorted(path.stem for path in (HERE / "plans").glob("*.yaml"))
     one, two = commands.add_parser("run"), commands.add_parser("export")
     for each in (one, two):
-        each.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
+        each.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
         each.add_argument("--store", type=Path, required=True)
     one.add_argument("--root", type=Path, required=True, help="where the data sets lie")
     one.add_argument("--stages", type=int, nargs="+", help="only these, counted from 1")

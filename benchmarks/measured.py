@@ -37,8 +37,12 @@ def mean(rows: Iterable[Row], value: Value) -> str:
     by_seed: dict[int, dict[str | None, float]] = {}
     for row in rows:
         found = value(row)
-        if found is not None:
-            by_seed.setdefault(row["seed"], {})[row["shift"]] = found
+        if found is None:
+            continue
+        errors = by_seed.setdefault(row["seed"], {})
+        if row["shift"] in errors:
+            raise TableError(f"expected one run on {row['shift']} with seed {row['seed']}, got two")
+        errors[row["shift"]] = found
     if not by_seed:
         return "–"
     if len({frozenset(each) for each in by_seed.values()}) > 1:
@@ -136,7 +140,9 @@ def ablations(rows: Sequence[Row]) -> str:
 
 def _batch_sizes(rows: Sequence[Row]) -> str:
     """By batch size, with the rate of one size at all, and in proportion to the size."""
-    usual = next(row["options"]["optimizer.lr"] for row in rows if _size(row) == USUAL_SIZE)
+    usual = next((r["options"]["optimizer.lr"] for r in rows if _size(r) == USUAL_SIZE), None)
+    if usual is None:
+        raise TableError(f"expected runs with batches of {USUAL_SIZE}, got none")
     rates: dict[str, Callable[[int], float]] = {
         "with the same learning rate": lambda size: usual,
         "with one in proportion": lambda size: usual * size / USUAL_SIZE,
@@ -277,17 +283,18 @@ def statistics(rows: Sequence[Row]) -> str:
     sizes = sorted({row["options"]["batch_size"] for row in rows})
     for _, own in _grouped(rows, _model):
         _check_places(own, _option("batch_size"))
+
+    def of(own: Sequence[Row], size: int) -> list[Row]:
+        return [row for row in own if _size(row) == size]
+
     return drawn(
         ["model", "unadapted", *(f"batches of {size}" for size in sizes), "all images"],
         (
             [
                 name,
-                mean(own, lambda row: row["unadapted"]),
-                *(
-                    mean((r for r in own if r["options"]["batch_size"] == size), _online)
-                    for size in sizes
-                ),
-                mean((r for r in own if r["options"]["batch_size"] == sizes[-1]), _error),
+                mean(of(own, sizes[-1]), lambda row: row["unadapted"]),
+                *(mean(of(own, size), _online) for size in sizes),
+                mean(of(own, sizes[-1]), _error),
             ]
             for name, own in _grouped(rows, _model)
         ),

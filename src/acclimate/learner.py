@@ -385,7 +385,7 @@ class Learner:
         if how.changes:
             self.ran = self.network.ran
         self._replay.forget()
-        for parameter in self.model.parameters():
+        for parameter in (*self.model.parameters(), *self.learning.values()):
             parameter.grad = None  # a recording's memory is given back where nothing lies in it
         # Exact kernels take several times as long on a GPU: only where the run was exact.
         self.network.accelerate(EXACT if how == EXACT else PLAIN)

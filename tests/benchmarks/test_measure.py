@@ -15,6 +15,8 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # as when it is 
 import kept_rows
 import measure
 
+WITHOUT_DIGEST = {"resnet18.safetensors", "resnet50.safetensors", "wrn-28-10.safetensors"}
+
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -39,23 +41,31 @@ def exported(store: Path) -> list[dict[str, object]]:
     return measure.exported("cifar10c")
 
 
-def test_a_line_gives_back_the_result_under_the_key_of_its_job() -> None:
-    for made in (result(), result(images=50), result(forgetting=True)):
-        made = Result(job=made.job, record={**made.record, "forgetting": {"after": 6.0}})
+def test_a_line_gives_back_the_result_under_the_key_of_its_job(tmp_path: Path) -> None:
+    weights = tmp_path / "net.safetensors"
+    weights.write_bytes(b"any")
+    for made in (result(), result(images=50), result(forgetting=True), result(weights=weights)):
         kept = json.loads(json.dumps(kept_rows.row(made)))
-        if not made.job.forgetting:
-            kept["forgetting"] = None
+        weights.unlink(missing_ok=True)  # known by their content from now on
         again = kept_rows.restored(kept)
         assert again is not None
-        assert again.key == made.key
+        assert again.key == made.key == kept_rows.identity(kept)
         assert kept_rows.row(again) == kept
+        assert str(tmp_path) not in json.dumps(kept)
+        weights.write_bytes(b"any")
 
 
-def test_a_line_that_does_not_tell_all_that_was_run_is_not_taken_for_it() -> None:
-    kept = kept_rows.row(result())
-    assert kept_rows.restored({**kept, "weights": "resnet50.safetensors"}) is None
-    del kept["images_per_shift"]
-    assert kept_rows.restored(kept) is None
+@pytest.mark.parametrize("name", measure.NAMES)
+def test_every_line_that_is_kept_is_of_another_job(name: str) -> None:
+    lines = measure.exported(name)
+    assert lines
+    assert len({kept_rows.identity(each) for each in lines}) == len(lines)
+    for line in lines:
+        again = kept_rows.restored(line)
+        # Networks that were too large to ship, and whose weights are known by name alone.
+        assert (again is None) == (line["weights"] in WITHOUT_DIGEST)
+        if again is not None:
+            assert kept_rows.row(again) == line | {"verdict": line.get("verdict")}
 
 
 def test_an_export_adds_to_what_other_stores_gave(results: Path, tmp_path: Path) -> None:
@@ -75,25 +85,36 @@ def test_what_only_served_to_choose_is_left_out(results: Path, tmp_path: Path) -
     assert [row["shift"] for row in exported(tmp_path / "a.db")] == ["cifar/fog:5"]
 
 
+def test_what_was_restored_is_not_exported_again(results: Path, tmp_path: Path) -> None:
+    Store(tmp_path / "a.db").add(result())
+    (line,) = exported(tmp_path / "a.db")
+    old = kept_rows.restored({**line, "error": 99.0})
+    assert old is not None
+    Store(tmp_path / "b.db").add(old)
+    assert exported(tmp_path / "b.db") == [line]
+
+
 def test_a_new_store_goes_on_where_the_export_ends(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    search = measure.plan("cifar10c")[0]["tune"]
+    chosen = measure.choice_file("cifar10c", tmp_path, search)
     Store(tmp_path / "a.db").add(result())
-    exported(tmp_path / "a.db")
     ran: list[list[str]] = []
     monkeypatch.setattr(measure, "acclimate", lambda words: ran.append(words) or 0)
-    args = Namespace(
-        name="cifar10c", store=tmp_path / "b.db", root=tmp_path, workers=None, stages=[1],
-        images=None, missing=True,
-    )  # fmt: skip
-    measure.run(args)
-    assert Store(tmp_path / "b.db").done_keys() == {result().key}
-    assert [words[0] for words in ran] == ["tune", "bench"]
 
-    choice = measure.choice_file(args.store, measure.plan("cifar10c")[0]["tune"])
-    (results / "choices").mkdir(exist_ok=True)
-    (results / "choices" / choice.name).write_text("{}", encoding="utf-8")
-    ran.clear()
-    measure.run(args)
-    assert [words[0] for words in ran] == ["bench"]
-    assert choice.read_text() == "{}"
+    def go_on(store: str) -> list[str]:
+        ran.clear()
+        (tmp_path / store).parent.mkdir(exist_ok=True)
+        common = {"name": "cifar10c", "root": tmp_path, "stages": [1], "missing": True}
+        measure.run(Namespace(store=tmp_path / store, workers=None, images=None, **common))
+        return [words[0] for words in ran]
+
+    exported(tmp_path / "a.db")
+    assert go_on("first/any.db") == ["tune", "bench"]
+    assert Store(tmp_path / "first/any.db").done_keys() == {result().key}
+
+    chosen.write_text("{}", encoding="utf-8")
+    exported(tmp_path / "a.db")
+    assert go_on("second/other.db") == ["bench"]
+    assert measure.choice_file("cifar10c", tmp_path / "second", search).read_text() == "{}"

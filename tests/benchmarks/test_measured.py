@@ -39,6 +39,12 @@ def test_means_of_different_shifts_do_not_stand_side_by_side() -> None:
         SCRIPT["domains"](rows)
 
 
+def test_two_runs_of_one_thing_are_not_mixed() -> None:
+    rows = [row("none"), row("ent"), row("ent", options={"optimizer.lr": 0.1})]
+    with pytest.raises(SCRIPT["TableError"], match="one run on cifar/fog:5 with seed 0, got two"):
+        SCRIPT["domains"](rows)
+
+
 def test_a_table_for_each_option_that_was_varied() -> None:
     rows = [row(options={"objective.q": q}, error=10 * q) for q in (0.8, 0.2)]
     rows += [row(options={"teacher": teacher}) for teacher in ("instant", "epoch")]

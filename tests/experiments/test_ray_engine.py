@@ -43,7 +43,7 @@ def settings(tmp_path):
     return WorkerSettings(roots=write_digits(tmp_path, 64), device="cpu", incomplete=True)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere.invalid:6379"])
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
 def test_an_address_where_nobody_answers_is_said_at_once(settings, monkeypatch, address):
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     began = time.monotonic()

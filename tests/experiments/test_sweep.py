@@ -12,6 +12,7 @@ from sweeps import DATASET, MODEL, write_digits
 
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Plan, Store
+from acclimate.experiments._announcing import announced
 from acclimate.experiments.engines import InlineEngine, WorkerSettings
 from acclimate.experiments.running import Worker
 from acclimate.experiments.sweep import run_plan
@@ -100,12 +101,26 @@ with announced(Path(sys.argv[1])):
 def test_a_second_sweep_is_told_of_the_first_until_that_is_gone(roots, store):
     command = [sys.executable, "-c", HOLD, str(store.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdout.readline() == "held\n"
-        with pytest.warns(match=rf"another sweep \(process {first.pid}\) .* run twice, and kept"):
-            outcome = run_plan(plan(), store, engine(roots), progress=False)
-        assert outcome.done == 2
-        first.kill()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run_plan(plan(shifts=["clean"]), store, engine(roots), progress=False)
-    assert [path.name for path in store.path.parent.glob("sweep.db*")] == ["sweep.db"]
+        try:
+            assert first.stdout.readline() == "held\n"
+            told = rf"another sweep \(process {first.pid}\) .* run twice, and kept"
+            with pytest.warns(match=told):
+                outcome = run_plan(plan(), store, engine(roots), progress=False)
+            assert outcome.done == 2
+        finally:
+            first.kill()
+    for shift in ("clean", "cifar/snow:1"):  # after one that was killed, and one that ended
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run_plan(plan(shifts=[shift]), store, engine(roots), progress=False)
+
+
+def test_no_sweep_fails_for_a_mark_it_cannot_have(roots, store):
+    store.path.with_name("sweep.db-sweep").mkdir()
+    assert run_plan(plan(), store, engine(roots), progress=False).done == 2
+
+
+def test_an_error_of_a_sweep_is_its_own(store):
+    with pytest.raises(KeyError) as caught, announced(store.path), announced(store.path):
+        raise KeyError
+    assert caught.value.__context__ is None

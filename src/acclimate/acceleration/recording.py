@@ -100,7 +100,7 @@ class Aside:
         return Aside, ()
 
     def stream(self, device: torch.device) -> Any:
-        """The stream; nobody else's as long as this is there."""
+        """The stream. Another's only where more are in use at one time than torch has (32)."""
         if self._stream is None or self._stream.device != device:
             free = _FREE.setdefault(device, [])
             try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 __all__ = ["announced"]
 
@@ -15,7 +16,7 @@ def announced(store: Path) -> Iterator[str | None]:
     """Hold the mark of a store; "process 123" where another process holds it already.
 
     The system takes the mark from a process that dies, however it dies. Where there are no such
-    marks (Windows), nobody is ever known.
+    marks (Windows, some network disks, folders of others), nobody is ever known.
 
     >>> import tempfile
     >>> store = Path(tempfile.mkdtemp()) / "sweep.db"
@@ -23,27 +24,30 @@ def announced(store: Path) -> Iterator[str | None]:
     ...     print(other)
     None
     """
+    resolved = store.resolve()
+    with ExitStack() as held:
+        yield _take(resolved.with_name(f"{resolved.name}-sweep"), held)
+
+
+def _take(path: Path, held: ExitStack) -> str | None:
     try:
         import fcntl
-    except ImportError:
-        yield None
-        return
-    path = store.with_name(f"{store.name}-sweep")
-    with path.open("a+", encoding="utf-8") as mark:
+
+        mark = held.enter_context(path.open("a+", encoding="utf-8"))
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             mark.seek(0)
-            yield f"process {mark.read().strip() or 'unknown'}"
-            return
-        except OSError:  # a disk without marks
-            yield None
-            return
-        mark.truncate(0)
-        mark.write(str(os.getpid()))
-        mark.flush()
-        try:
-            yield None
-        finally:
-            with suppress(OSError):
-                path.unlink()
+            return f"process {mark.read() or 'unknown'}"
+        _write(mark, str(os.getpid()))
+        # Emptied, not removed: whoever has opened it meanwhile would hold the mark of nothing.
+        held.callback(_write, mark, "")
+    except (ImportError, OSError):
+        pass  # a courtesy, which no sweep is to fail for
+    return None
+
+
+def _write(mark: TextIO, text: str) -> None:
+    mark.truncate(0)
+    mark.write(text)
+    mark.flush()

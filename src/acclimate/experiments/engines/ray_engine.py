@@ -157,18 +157,21 @@ def _connected(address: str | None) -> Any:
         raise AcclimateError(
             "--engine ray needs Ray, which is not installed; pip install 'acclimate[ray]'"
         ) from error
-    if not ray.is_initialized():
-        try:
-            _knock(address or "local")
-            ray.init(
-                address=address or "local", log_to_driver=False, logging_level="ERROR",
-                include_dashboard=False,
-            )  # fmt: skip
-        except (OSError, ValueError) as error:
-            raise AcclimateError(
-                f"no Ray cluster at {address or 'this machine'!r}: {error}; start one (ray start "
-                "--head), or leave --address out for one of this machine alone"
-            ) from error
+    if ray.is_initialized():
+        return ray
+    try:
+        _knock(address or "local")
+        ray.init(
+            address=address or "local", log_to_driver=False, logging_level="ERROR",
+            include_dashboard=False,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        if address is None:
+            raise AcclimateError(f"Ray cannot start on this machine: {error}") from error
+        raise AcclimateError(
+            f"no Ray cluster at {address!r}: {error}; start one (ray start --head), or leave "
+            "--address out for one of this machine alone"
+        ) from error
     return ray
 
 
