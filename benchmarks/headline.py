@@ -57,9 +57,10 @@ def headline(rows: Sequence[Row]) -> str:
     hardest = _table([row for row in rows if row["severity"] == HARDEST], METHODS | LABELS, HARDEST)
     return "\n".join(
         [
-            "Top-1 error in percent; in brackets what the paper prints, or over how many shifts a "
-            "mean is where not over all. BN: new statistics of all images; reduction: of what they "
-            "leave.",
+            "Top-1 error in percent, of the images adapted to; in brackets what the paper prints "
+            "(on the published images, with its own networks), or over how many shifts a mean is "
+            "where not over all; –: not run, or not possible. BN: new statistics of all images; "
+            "reduction: the share of that error which learning removes.",
             "",
             f"Mean over {CORRUPTIONS} corruptions × {SEVERITIES} severities:",
             "",

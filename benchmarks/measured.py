@@ -150,12 +150,16 @@ def _batch_sizes(rows: Sequence[Row]) -> str:
     lines = [
         row | {"line": f"{_recipe(row)} {words}"}
         for words, rate in rates.items()
-        for row in rows
-        if isclose(row["options"]["optimizer.lr"], rate(_size(row)))
+        if len({_size(row) for row in _at(rows, rate)}) > 1
+        for row in _at(rows, rate)
     ]
     return pivot(
         lines, line=lambda row: row["line"], column=_option("batch_size"), corner="batch size"
     )
+
+
+def _at(rows: Sequence[Row], rate: Callable[[int], float]) -> list[Row]:
+    return [row for row in rows if isclose(row["options"]["optimizer.lr"], rate(_size(row)))]
 
 
 def _size(row: Row) -> int:

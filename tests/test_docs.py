@@ -110,9 +110,25 @@ def test_what_the_guard_says_of_the_photos_is_what_it_said():
     lite, residual = map(
         refused, ("py:photo_models:efficientnet_lite0", "py:photo_models:resnet50")
     )
-    words = f"on {len(lite)} of the 30 shifts, {sum(lite)} of them rightly, and the ResNet-50"
+    words = f"on {len(lite)} of the 30 shifts, {sum(lite)} of them rightly, and for the ResNet-50"
     assert f"{words} on {len(residual)}, wrongly" in page
     assert not any(residual)
+
+
+def test_reductions_with_the_statistics_of_batches_are_the_measured_ones():
+    stored = json.loads((ROOT / "benchmarks/results/cifar10c.json").read_text())
+    page = " ".join((ROOT / "docs/measured.md").read_text().split())
+
+    def reduction(model):
+        own = [row for row in stored if row["model"] == model and row["seed"] == 0]
+        before = [row["online"] for row in own if row["recipe"] == "bn"]
+        after = [row["after_epoch"][-1] for row in own if row["recipe"] == "ent"]
+        assert len(before) == len(after) == 75
+        return f"{100 * (1 - sum(after) / sum(before)):.1f} %"
+
+    names = ("wrn-26-2-bn-cifar10", "wrn-40-2-augmix-cifar10")
+    first, second = (reduction(f"acclimate:{name}") for name in names)
+    assert f"before and after, ours are {first} and {second}" in page
 
 
 def test_the_runs_that_differ_in_nothing_are_the_measured_ones():
@@ -125,7 +141,7 @@ def test_the_runs_that_differ_in_nothing_are_the_measured_ones():
             errors.setdefault(json.dumps(row["options"]), []).append(row["error"])
     *most, last = (f"{sum(each) / len(each):.1f}" for each in sorted(errors.values(), key=sum))
     page = " ".join((ROOT / "docs/measured.md").read_text().split())
-    assert f"all else at its default: {', '.join(most)} and {last}." in page
+    assert f"with all else at its default: {', '.join(most)} and {last}." in page
 
 
 def test_the_cost_of_a_step_in_forward_passes_is_the_measured_one():
