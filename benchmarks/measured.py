@@ -305,6 +305,27 @@ def statistics(rows: Sequence[Row]) -> str:
     )
 
 
+def small_batches(rows: Sequence[Row]) -> str:
+    """What learning takes off, with the statistics of batches before and after, and of all."""
+    lines = []
+    for size in sorted({_size(row) for row in rows}):
+        own = [row for row in rows if _size(row) == size]
+        _check_places(own, _recipe)
+        for words, before, after in (
+            ("each batch", _online, _after_last_epoch),
+            ("all images", _error, _error),
+        ):
+            errors = mean(_of(own, "bn"), before), mean(_of(own, "ent"), after)
+            reduction = _reduction(own, "ent", before=before, after=after)
+            lines.append([f"{size}, of {words}", *errors, reduction])
+    return drawn(["batch size, statistics", "`bn`", "`ent`", "reduction"], lines)
+
+
+def _after_last_epoch(row: Row) -> float | None:
+    error: float | None = row["after_epoch"][-1]
+    return error
+
+
 def _online(row: Row) -> float | None:
     error: float | None = row["online"]
     return error
@@ -318,12 +339,15 @@ def _of(rows: Sequence[Row], recipe: str) -> list[Row]:
     return [row for row in rows if row["recipe"] == recipe]
 
 
-def _reduction(rows: Sequence[Row], recipe: str) -> str:
-    errors = [[row["error"] for row in _of(rows, name)] for name in ("bn", recipe)]
+def _reduction(
+    rows: Sequence[Row], recipe: str, *, before: Value = _error, after: Value = _error
+) -> str:
+    old, new = map(before, _of(rows, "bn")), map(after, _of(rows, recipe))
+    errors = [[each for each in values if each is not None] for values in (old, new)]
     if not all(errors):
         return "–"
-    before, after = map(fmean, errors)
-    return f"{100 * (before - after) / before:.0f} %"
+    first, then = map(fmean, errors)
+    return f"{100 * (first - then) / first:.0f} %"
 
 
 TABLES: dict[str, Callable[[Any], str]] = {
@@ -334,6 +358,7 @@ TABLES: dict[str, Callable[[Any], str]] = {
     "forgetting": forgetting,
     "photos": photos,
     "sources": sources,
+    "small_batches": small_batches,
     "statistics": statistics,
 }
 

@@ -143,6 +143,17 @@ def test_statistics_of_batches_and_of_all_images() -> None:
     ]
 
 
+def test_what_learning_takes_off_with_the_statistics_of_small_batches() -> None:
+    size = {"options": {"batch_size": 16}}
+    rows = [row("bn", 15.0, online=20.0, after_epoch=[], **size)]
+    rows += [row("ent", 12.0, online=19.0, after_epoch=[None, 18.0], **size)]
+    assert cells(SCRIPT["small_batches"](rows)) == [
+        ["batch size, statistics", "`bn`", "`ent`", "reduction"],
+        ["16, of each batch", "20.0", "18.0", "10 %"],
+        ["16, of all images", "15.0", "12.0", "20 %"],
+    ]
+
+
 def test_seeds_that_went_elsewhere_have_no_deviation() -> None:
     rows = [row("ent"), row("ent", shift="cifar/frost:5"), row("ent", seed=1)]
     with pytest.raises(SCRIPT["TableError"], match="same shifts with every seed"):

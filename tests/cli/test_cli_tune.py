@@ -70,6 +70,7 @@ def test_the_table_and_the_choice_for_people_and_nothing_run_twice(capfd):
     assert ["epoch", "lr", "0.1", "lr", "1e+30"] in lines
     assert {tuple(line[:1] + line[2:]) for line in lines} >= {("1", "div"), ("2", "div")}
     assert "chosen: optimizer.lr=0.1 epochs=" in out
+    assert "at the edge of what was searched" in out
     assert "0 run, 4 done before, 0 failed" in out
     assert "oracle" not in out
 

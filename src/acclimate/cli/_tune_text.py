@@ -42,7 +42,7 @@ def _chosen(entry: Mapping[str, Any] | None) -> list[str]:
         mark = "" if entry["selection"] == "dev" else f"; {entry['selection']}"
         chosen = f"chosen: {_words(entry['options'])}: {on}, of {entry['candidates']} candidates"
         alike = f"{entry['alike']} of them have that very error: more images would tell them apart"
-        return [chosen + mark, *([alike] if entry["alike"] > 1 else [])]
+        return [chosen + mark, *([alike] if entry["alike"] > 1 else []), *_edge(entry)]
     rows = [[name, _words(each["options"]), _number(each.get("error"))]
             for name, each in entry["by_shift"].items()]  # fmt: skip
     lines = ["", table(rows, header=["shift", "chosen", "error %"])]
@@ -55,6 +55,25 @@ def _chosen(entry: Mapping[str, Any] | None) -> list[str]:
                 f"the one choice that labels make for all shifts ({labelled['error']:.2f} %)"
             )
     return lines
+
+
+def _edge(entry: Mapping[str, Any]) -> list[str]:
+    """Where the best may lie beyond what was searched; nothing lies below one epoch.
+
+    >>> searched = {"optimizer.lr": [0.01, 0.1], "epochs": [1, 2, 3]}
+    >>> _edge({"options": {"optimizer.lr": 0.1, "epochs": 1}, "searched": searched})
+    ['optimizer.lr=0.1 is at the edge of what was searched: others beyond it may do better']
+    """
+    at = []
+    for name in ("optimizer.lr", "epochs"):
+        values, chosen = entry["searched"].get(name, []), entry["options"].get(name)
+        ends = {max(values), min(values)} - {1 if name == "epochs" else None} if values else set()
+        if len(values) > 1 and chosen in ends:
+            at.append(f"{name}={chosen:g}")
+    if not at:
+        return []
+    said = " and ".join(at) + (" is" if len(at) == 1 else " are")
+    return [f"{said} at the edge of what was searched: others beyond it may do better"]
 
 
 def _words(options: Mapping[str, Any]) -> str:
