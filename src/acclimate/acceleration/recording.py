@@ -105,6 +105,7 @@ class Aside:
             free = _FREE.setdefault(device, [])
             try:
                 self._stream = free.pop()
+                torch.cuda.synchronize(device)  # what was recorded there may replay elsewhere still
             except IndexError:
                 self._stream = torch.cuda.Stream(device)
             finalize(self, free.append, self._stream).atexit = False
