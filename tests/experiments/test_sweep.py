@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from importlib.util import find_spec
 
 import pytest
 from sweeps import DATASET, MODEL, write_digits
@@ -97,7 +96,6 @@ with announced(Path(sys.argv[1])):
 """
 
 
-@pytest.mark.skipif(find_spec("fcntl") is None, reason="needs the marks of POSIX systems")
 def test_a_second_sweep_is_told_of_the_first_until_that_is_gone(roots, store):
     command = [sys.executable, "-c", HOLD, str(store.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:

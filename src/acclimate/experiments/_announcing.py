@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+
+from acclimate.locking import held
 
 __all__ = ["announced"]
 
@@ -15,8 +16,7 @@ __all__ = ["announced"]
 def announced(store: Path) -> Iterator[str | None]:
     """Hold the mark of a store; "process 123" where another process holds it already.
 
-    The system takes the mark from a process that dies, however it dies. Where there are no such
-    marks (Windows, some network disks, folders of others), nobody is ever known.
+    Where a mark cannot be had (Windows, some network disks, folders of others), nobody is known.
 
     >>> import tempfile
     >>> store = Path(tempfile.mkdtemp()) / "sweep.db"
@@ -25,29 +25,15 @@ def announced(store: Path) -> Iterator[str | None]:
     None
     """
     resolved = store.resolve()
-    with ExitStack() as held:
-        yield _take(resolved.with_name(f"{resolved.name}-sweep"), held)
+    with ExitStack() as until_the_end:
+        yield _other(resolved.with_name(f"{resolved.name}-sweep"), until_the_end)
 
 
-def _take(path: Path, held: ExitStack) -> str | None:
-    try:
-        import fcntl
-
-        mark = held.enter_context(path.open("a+", encoding="utf-8"))
-        try:
-            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            mark.seek(0)
-            return f"process {mark.read() or 'unknown'}"
-        _write(mark, str(os.getpid()))
+def _other(mark: Path, until_the_end: ExitStack) -> str | None:
+    with suppress(OSError):  # a courtesy, which no sweep is to fail for
+        if not until_the_end.enter_context(held(mark)):
+            return f"process {mark.read_text() or 'unknown'}"
+        mark.write_text(str(os.getpid()))
         # Emptied, not removed: whoever has opened it meanwhile would hold the mark of nothing.
-        held.callback(_write, mark, "")
-    except (ImportError, OSError):
-        pass  # a courtesy, which no sweep is to fail for
+        until_the_end.callback(mark.write_text, "")
     return None
-
-
-def _write(mark: TextIO, text: str) -> None:
-    mark.truncate(0)
-    mark.write(text)
-    mark.flush()
