@@ -49,7 +49,7 @@ def identity(kept: Row) -> str:
     """
     if "job" in kept:
         return Job.from_dict(kept["job"]).key
-    known = {name: kept.get(name) for name in kept if name not in (*ERRORS, *FIGURES)}
+    known = {name: kept[name] for name in kept if name not in (*ERRORS, *FIGURES)}
     return json.dumps(known, sort_keys=True)
 
 
@@ -58,7 +58,7 @@ def restored(kept: Row) -> Result | None:
     if "job" not in kept:
         return None
     errors = {theirs: kept[name] for name, theirs in ERRORS.items()}
-    figures = {name: kept.get(name) for name in FIGURES}
+    figures = {name: kept[name] for name in FIGURES}
     record = {"images": kept["images"], "errors": errors, **figures, RESTORED: True}
     return Result(job=Job.from_dict(kept["job"]), record=record)
 
