@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import json
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ import acclimate
 from acclimate.acceleration import Acceleration
 from acclimate.data import ImageSource
 from acclimate.models import LoadedModel
+from acclimate.run_folder import fingerprint
 from same_answer import opened
 from step_models import CASES
 
@@ -50,8 +51,8 @@ def run(model: str, chosen: str, root: Path, images: int) -> list[dict[str, Any]
         ):  # fmt: skip
             yield
 
-    Acceleration.kernels = kernels  # type: ignore[method-assign]
-    return [_turn(model, root, images) for _ in range(TURNS)]
+    with patch.object(Acceleration, "kernels", kernels):
+        return [_turn(model, root, images) for _ in range(TURNS)]
 
 
 def _turn(name: str, root: Path, images: int) -> dict[str, Any]:
@@ -80,14 +81,9 @@ def _turn(name: str, root: Path, images: int) -> dict[str, Any]:
     return {
         "error": found.error_after,
         "seconds": round(seconds, 2),
-        "digest": _digest(found.model),
+        "digest": fingerprint(found.model.state_dict()),
         "how": found.record["acceleration"],
     }
-
-
-def _digest(model: nn.Module) -> str:
-    values: Sequence[Tensor] = [tensor.cpu() for tensor in model.state_dict().values()]
-    return hashlib.sha256(b"".join(each.numpy().tobytes() for each in values)).hexdigest()[:12]
 
 
 def main() -> None:
