@@ -167,6 +167,10 @@ def _size(row: Row) -> int:
     return size
 
 
+def _of_size(rows: Sequence[Row], size: int) -> list[Row]:
+    return [row for row in rows if _size(row) == size]
+
+
 def _sortable(value: object) -> tuple[int, float, str]:
     if isinstance(value, int | float):
         return 0, float(value), ""
@@ -288,17 +292,14 @@ def statistics(rows: Sequence[Row]) -> str:
     for _, own in _grouped(rows, _model):
         _check_places(own, _option("batch_size"))
 
-    def of(own: Sequence[Row], size: int) -> list[Row]:
-        return [row for row in own if _size(row) == size]
-
     return drawn(
         ["model", "unadapted", *(f"batches of {size}" for size in sizes), "all images"],
         (
             [
                 name,
-                mean(of(own, sizes[-1]), lambda row: row["unadapted"]),
-                *(mean(of(own, size), _online) for size in sizes),
-                mean(of(own, sizes[-1]), _error),
+                mean(_of_size(own, sizes[-1]), lambda row: row["unadapted"]),
+                *(mean(_of_size(own, size), _online) for size in sizes),
+                mean(_of_size(own, sizes[-1]), _error),
             ]
             for name, own in _grouped(rows, _model)
         ),
@@ -309,7 +310,7 @@ def small_batches(rows: Sequence[Row]) -> str:
     """What learning takes off, with the statistics of batches before and after, and of all."""
     lines = []
     for size in sorted({_size(row) for row in rows}):
-        own = [row for row in rows if _size(row) == size]
+        own = _of_size(rows, size)
         _check_places(own, _recipe)
         for words, before, after in (
             ("each batch", _online, _after_last_epoch),

@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,15 @@ ROOT = Path(__file__).parents[1]
 
 def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+
+
+def words_of(page: str) -> str:
+    """A page in one line, however it is broken."""
+    return " ".join((ROOT / page).read_text().split())
+
+
+def stored_results(name: str) -> Any:
+    return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
 
 
 def test_the_example_of_an_own_method_runs():
@@ -52,17 +62,17 @@ def test_the_readme_lists_every_part():
 
 @pytest.mark.parametrize("name", ["step", "step_cpu_bf16"])
 def test_the_speed_of_a_step_is_the_measured_one(name):
-    stored = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+    stored = stored_results(name)
     auto = next(row for row in stored["rows"] if row["what"] == "auto")
-    page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
+    page = words_of("docs/how-a-step-works.md")
     assert (auto["model"], auto["batch"]) == ("wrn-40-2", 200)
     ratio = f"{auto['ratio_to_eager']:.2f}"
     assert f"{name}.json`) the step runs at {ratio} times the rate of the eager one" in page
 
 
 def test_the_difference_a_faster_run_makes_is_the_measured_one():
-    stored = json.loads((ROOT / "benchmarks/results/same_answer.json").read_text())
-    page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
+    stored = stored_results("same_answer")
+    page = words_of("docs/how-a-step-works.md")
     mean, error = stored["mean_difference"], stored["standard_error"]
     assert f'`speed="max"` ends {mean:.3f} ± {error:.3f} points from `speed="exact"`' in page
     differences = {True: [], False: []}
@@ -96,8 +106,8 @@ def test_measured_tables_are_those_of_the_stored_results(monkeypatch):
 
 
 def test_what_the_guard_says_of_the_photos_is_what_it_said():
-    stored = json.loads((ROOT / "benchmarks/results/photos.json").read_text())
-    page = " ".join((ROOT / "docs/measured.md").read_text().split())
+    stored = stored_results("photos")
+    page = words_of("docs/measured.md")
 
     def refused(model):
         return [
@@ -116,8 +126,8 @@ def test_what_the_guard_says_of_the_photos_is_what_it_said():
 
 
 def test_reductions_with_the_statistics_of_batches_are_the_measured_ones():
-    stored = json.loads((ROOT / "benchmarks/results/cifar10c.json").read_text())
-    page = " ".join((ROOT / "docs/measured.md").read_text().split())
+    stored = stored_results("cifar10c")
+    page = words_of("docs/measured.md")
 
     def reduction(model):
         own = [row for row in stored if row["model"] == model and row["seed"] == 0]
@@ -132,7 +142,7 @@ def test_reductions_with_the_statistics_of_batches_are_the_measured_ones():
 
 
 def test_the_runs_that_differ_in_nothing_are_the_measured_ones():
-    stored = json.loads((ROOT / "benchmarks/results/ablations.json").read_text())
+    stored = stored_results("ablations")
     usual = {"optimizer.lr": 0.03, "epochs": 5, "objective.q": 0.8, "teacher": "instant"}
     usual |= {"selector": "affine", "batch_size": 128}
     errors = {}
@@ -140,24 +150,24 @@ def test_the_runs_that_differ_in_nothing_are_the_measured_ones():
         if row["recipe"] == "rpl" and all(usual[k] == v for k, v in row["options"].items()):
             errors.setdefault(json.dumps(row["options"]), []).append(row["error"])
     *most, last = (f"{sum(each) / len(each):.1f}" for each in sorted(errors.values(), key=sum))
-    page = " ".join((ROOT / "docs/measured.md").read_text().split())
+    page = words_of("docs/measured.md")
     assert f"with all else at its default: {', '.join(most)} and {last}." in page
 
 
 def test_the_cost_of_a_step_in_forward_passes_is_the_measured_one():
-    stored = json.loads((ROOT / "benchmarks/results/step_gpu.json").read_text())
+    stored = stored_results("step_gpu")
     auto = next(r for r in stored["rows"] if (r["model"], r["what"]) == ("resnet50", "auto"))
-    page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
+    page = words_of("docs/how-a-step-works.md")
     assert f"costs {auto['cost_in_compiled_inference']:.2f} forward passes" in page
-    readme = " ".join((ROOT / "README.md").read_text().split())
+    readme = words_of("README.md")
     rate, ratio = f"{auto['images_per_second']:,.0f}", f"{auto['ratio_to_eager']:.2f}"
     assert f"{rate} images a second, {ratio} times plain PyTorch" in readme
 
 
 def test_the_rate_at_which_pictures_come_is_the_measured_one():
-    stored = json.loads((ROOT / "benchmarks/results/input.json").read_text())
+    stored = stored_results("input")
     rates, ratios = stored["images per second"], stored["ratio to synthetic"]
-    page = " ".join((ROOT / "docs/how-a-step-works.md").read_text().split())
+    page = words_of("docs/how-a-step-works.md")
     for words in (
         f"the loop runs at {rates['synthetic']:,.0f} images/s",
         f"at {ratios['epoch 2']:.3f} of that, epoch 3 at {ratios['epoch 3']:.3f}",
@@ -176,7 +186,7 @@ def test_every_recipe_is_on_the_page_of_methods():
 
 
 def test_the_readme_shows_the_stored_run():
-    stored = json.loads((ROOT / "benchmarks/results/demo.json").read_text())
+    stored = stored_results("demo")
     readme = (ROOT / "README.md").read_text()
     for recipe, error in stored["error"].items():
         row = re.search(rf"^\| `{recipe}`: .*? \| ([\d.]+) % \|", readme, flags=re.MULTILINE)
@@ -185,10 +195,10 @@ def test_the_readme_shows_the_stored_run():
 
 
 def test_the_readme_says_where_learning_gains_nothing():
-    stored = json.loads((ROOT / "benchmarks/results/demo_draws.json").read_text())
+    stored = stored_results("demo_draws")
     worst = stored["mean_and_std"][-1]
     assert worst["severity"] == 5
-    readme = " ".join((ROOT / "README.md").read_text().split())
+    readme = words_of("README.md")
     number = r"([\d.]+)"
     words = f"leave {number} % wrong, `ent` ends at {number} % and `rpl` at {number}"
     said = re.search(words, readme)
@@ -222,7 +232,7 @@ def test_the_shipped_models_are_on_their_page():
 def test_aims_that_were_missed_are_said():
     page = (ROOT / "docs/models.md").read_text()
     jobs = json.loads((ROOT / "benchmarks/pretraining_jobs.json").read_text())
-    runs = json.loads((ROOT / "benchmarks/results/pretraining.json").read_text())
+    runs = stored_results("pretraining")
     for name, job in jobs.items():
         errors = runs[name]["error"]
         reached = errors.get("target", errors["source"])["value"]

@@ -65,10 +65,9 @@ def _edge(entry: Mapping[str, Any]) -> list[str]:
     ['optimizer.lr=0.1 is at the edge of what was searched: others beyond it may do better']
     """
     at = []
-    for name in ("optimizer.lr", "epochs"):
+    for name, least in (("optimizer.lr", None), ("epochs", 1)):
         values, chosen = entry["searched"].get(name, []), entry["options"].get(name)
-        ends = {max(values), min(values)} - {1 if name == "epochs" else None} if values else set()
-        if len(values) > 1 and chosen in ends:
+        if len(values) > 1 and chosen in (min(values), max(values)) and chosen != least:
             at.append(f"{name}={chosen:g}")
     if not at:
         return []
