@@ -7,7 +7,7 @@ import os
 import signal
 
 import pytest
-from sweeps import a_job, write_digits
+from sweeps import a_job, check_unlucky_nets, write_digits, write_unlucky_nets
 
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Store
@@ -59,6 +59,12 @@ def test_a_job_that_kills_its_worker_is_given_up(settings, tmp_path, monkeypatch
     assert [(result.job, result.status) for result in results] == [(job, "failed")]
     assert "SIGKILL" in results[0].message
     assert "2 times" in results[0].message
+
+
+def test_a_device_that_breaks_costs_a_worker_and_no_result(settings, tmp_path, monkeypatch):
+    write_unlucky_nets(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    check_unlucky_nets(ProcessEngine(settings, workers=1, retries=1), tmp_path)
 
 
 def test_an_exception_of_the_caller_leaves_no_process(settings):

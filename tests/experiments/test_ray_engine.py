@@ -6,7 +6,7 @@ import time
 from importlib.util import find_spec
 
 import pytest
-from sweeps import a_job, write_digits
+from sweeps import a_job, check_unlucky_nets, write_digits, write_unlucky_nets
 
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Store
@@ -21,15 +21,17 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A head and two nodes, which take seconds to start; nodes find a net that ends its process."""
+    """A head and two nodes, which take seconds to start; nodes find nets that end their process."""
     import ray
     from ray.cluster_utils import Cluster
 
     folder = tmp_path_factory.mktemp("nets")
     (folder / "deadly_ray_net.py").write_text("import os\ndef build(): os._exit(9)\n")
+    write_unlucky_nets(folder)
     patch = pytest.MonkeyPatch()
     patch.setenv("PYTHONPATH", str(folder), prepend=":")
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    made.nets = folder
     made.nodes = [made.add_node(num_cpus=1) for _ in range(2)]
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     yield made
@@ -70,6 +72,10 @@ def test_a_job_that_ends_its_worker_is_given_up(cluster, settings):
     assert {(r.job, r.status) for r in results} == {(jobs[0], "failed"), (jobs[1], "done")}
     failed = next(r for r in results if r.status == "failed")
     assert "was lost, 2 times" in failed.message
+
+
+def test_a_device_that_breaks_costs_a_worker_and_no_result(cluster, settings):
+    check_unlucky_nets(RayEngine(settings, workers=1, retries=1), cluster.nets)
 
 
 def test_every_job_is_in_the_store_once_though_a_node_is_killed(cluster, settings, tmp_path):

@@ -100,7 +100,8 @@ def _work(pipe: Connection, settings: WorkerSettings, threads: int | None) -> No
         plain = pipe.recv()
         if plain is None:
             return
-        pipe.send(worker.run(Job.from_dict(plain)).to_dict())
+        result = worker.run(Job.from_dict(plain))
+        pipe.send((result.to_dict(), worker.broken))
 
 
 def _end_with_parent() -> None:

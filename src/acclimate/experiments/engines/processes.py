@@ -28,14 +28,14 @@ class ProcessEngine(Engine):
     """Worker processes that get one job at a time, of one model and shift while there are some.
 
     With GPUs, worker ``i`` has GPU ``i`` (modulo their number), without them its share of the
-    cores. A worker that dies is replaced; its job is run again, and failed after ``retries`` more
-    deaths. A script that starts this needs ``if __name__ == "__main__":``, as with all that is
-    spawned.
+    cores. A worker that dies, or whose GPU can no longer be used, is replaced; its job is run
+    again, and failed after ``retries`` more times. A script that starts this needs
+    ``if __name__ == "__main__":``, as with all that is spawned.
 
     Args:
         settings: what workers are made with.
         workers: how many; None is one for each GPU, or for four cores.
-        retries: how often a job is run again whose worker died.
+        retries: how often a job is run again whose worker was lost.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class ProcessEngine(Engine):
         except KeyboardInterrupt:
             for child in self._children:  # what has come in is done, and is not thrown away
                 for message in child.received():
-                    if isinstance(message, dict):
-                        on_result(Result.from_dict(message))
+                    if isinstance(message, tuple):
+                        on_result(Result.from_dict(message[0]))
             raise
         finally:
             self._stop()
@@ -96,12 +96,19 @@ class ProcessEngine(Engine):
         if isinstance(message, str):
             raise AcclimateError(message)
         child.ready, child.job, self._false_starts = True, None, 0
+        plain, broken = message or (None, False)
+        result = None if plain is None else Result.from_dict(plain)
+        if result is not None and broken:
+            # Another process on the GPU may have broken it: not the job's fault yet.
+            if handout.again(result.job) is not None:
+                on_result(result)
+            return  # the worker ends, and is replaced
         # The next job first: nobody has to wait while a result is written.
         job = handout.next(child.number)
         if job is not None:
             child.give(job)  # where that fails the process has died, and is seen to as such
-        if isinstance(message, dict):
-            on_result(Result.from_dict(message))
+        if result is not None:
+            on_result(result)
         if job is None:
             self._children.remove(child)
             self._leaving.append(child)

@@ -34,8 +34,9 @@ class RayEngine(Engine):
     """Actors that get one job at a time, of one model and shift while there are some.
 
     Every node needs this package and the data sets at the same paths; results come back to the
-    process that called, which alone writes to the store. An actor whose node is lost is replaced
-    as soon as there is room for it; its job is run again, and failed after ``retries`` more losses.
+    process that called, which alone writes to the store. An actor whose node is lost, or whose GPU
+    can no longer be used, is replaced as soon as there is room for it; its job is run again, and
+    failed after ``retries`` more losses.
 
     Args:
         settings: what workers are made with.
@@ -127,12 +128,14 @@ class RayEngine(Engine):
             return
         if hand.job is None and answer is not None:
             raise AcclimateError(answer)
-        broken = hand.job is not None and answer[1]
         finished = Result.from_dict(answer[0]) if hand.job is not None else None
-        if broken:
+        if finished is not None and answer[1]:
+            # Another process on the GPU may have broken it: not the job's fault yet.
             self._ray.kill(hand.actor)
             handout.give_back(hand.number)
             self._start(hand.number, hands)
+            if handout.again(finished.job) is None:
+                return
         # The next job first: nobody has to wait while a result is written.
         elif (job := handout.next(hand.number)) is not None:
             hands[hand.actor.run.remote(job.to_dict())] = _Hand(hand.number, hand.actor, job)
