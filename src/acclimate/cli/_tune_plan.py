@@ -14,11 +14,13 @@ from acclimate.experiments import Plan
 from acclimate.experiments._selection_data import check_leave_one_out, check_selection
 from acclimate.experiments._shift_words import job_shifts
 from acclimate.experiments.job import UNADAPTED
+from acclimate.recipes import get_recipe
 
 __all__ = ["PRESETS", "Preset", "tune_plan"]
 
 EPOCHS = 5
 _RECIPES = ("ent", "rpl")
+_RATES = ("1e-4", "1e-3", "1e-2", "5e-2")  # the paper's, for its ResNet50
 _GROUPS = ("dev", "test", "all")
 
 
@@ -56,8 +58,21 @@ def tune_plan(args: argparse.Namespace) -> Plan:
     epochs = usual if args.epochs is None else args.epochs
     # One run of so many epochs tells of all shorter ones.
     given.set = [f"epochs={epochs}", *args.set]
-    if preset and not any(word.rpartition(":")[2].startswith("optimizer.lr=") for word in args.set):
-        given.set.append(f"optimizer.lr={','.join(preset.rates)}")
+    asked = {word.partition("=")[0].strip(): word.partition("=")[2] for word in args.set}
+    for option, values in asked.items():
+        if option.rpartition(":")[2] == "epochs" and "," in values:
+            most = values.rpartition(",")[2].strip()
+            raise AcclimateError(
+                f"--set {option}={values} would run each: one run of {most} tells of all smaller "
+                f"numbers; say --epochs {most}"
+            )
+    rates = ",".join(preset.rates if preset else _RATES)
+    given.set += [
+        f"{recipe}:optimizer.lr={rates}"
+        for recipe in given.recipes
+        if get_recipe(recipe).objective is not None
+        and not asked.keys() & {"optimizer.lr", f"{recipe}:optimizer.lr"}
+    ]
     severities = _severities(args.severities) or (preset.severities if preset else SEVERITIES)
     given.shifts = {
         name: _shifts(name, args, preset=preset, severities=severities) for name in args.datasets

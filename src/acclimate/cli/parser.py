@@ -111,7 +111,8 @@ Choose learning rate, epochs and other options on the hold-out corruptions, as t
   acclimate bench --choice choice.json --models acclimate:wrn-40-2-augmix-cifar10 \\
       --datasets cifar10 --root data/ --shifts cifar/test --recipes ent rpl --store test.db
 
-A run of 5 epochs tells of 1, 2, 3 and 4 too: the choice has the number of epochs. Test corruptions,
+A run of 5 epochs tells of 1, 2, 3 and 4 too: the choice has the number of epochs. Without a word
+about optimizer.lr the paper's rates are searched: 1e-4, 1e-3, 1e-2, 5e-2. Test corruptions,
 ImageNet-R, -A and -D and the test splits of WILDS are refused: WILDS chooses on its split val.
 Exit status: 0, 1 when jobs failed or nothing could be chosen, 2 for a mistake in the call.
 """

@@ -74,11 +74,6 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(_plain(chosen, tables, len(outcome.failed), args), ensure_ascii=False))
     else:
         where = [] if args.out is None else [f"{args.out}: for acclimate bench --choice {args.out}"]
-        if args.preset is None and not any("," in word for word in args.set):
-            where.append(
-                "only the number of epochs was searched; "
-                "--set optimizer.lr=1e-4,1e-3,1e-2 searches learning rates too"
-            )
         print("\n\n".join([*texts, "\n".join([*failures(outcome, args), *where])]))
     return OK if len(chosen) == len(texts) and not outcome.failed else SOME_FAILED
 
