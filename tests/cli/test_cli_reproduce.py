@@ -63,7 +63,7 @@ def test_a_dry_run_says_how_long_and_runs_nothing(capfd, tmp_path):
     assert reproduce("groupnorm", *given, "--dry-run") == 0
     out = capfd.readouterr().out
     assert "6 jobs to run, about" in out.splitlines()[0]
-    assert "can run, 1 jobs" in out
+    assert "can run, 1 job " in out
     assert not (tmp_path / "results.db").exists()
 
 

@@ -76,14 +76,16 @@ def test_a_number_that_covers_less_than_its_row_says_so_itself(tmp_path):
     assert "of" not in bn["BN %"]
 
 
-def test_a_number_that_covers_more_than_its_row_says_so_too(tmp_path):
+def test_what_a_recipe_is_compared_with_is_of_the_same_images(tmp_path):
     store = Store(tmp_path / "part.db")
     store.add_all(sweep(models=["m"], recipes=["none", "bn"]))
-    store.add_all(sweep(models=["m"], corruptions=["fog"], recipes=["ent"]))
+    store.add_all(sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["ent"]))
     found = {row["recipe"]: row for row in rows(section(build_report(store), "results").tables[0])}
-    assert found["ent"]["coverage"] == "1 of 15"
-    assert found["ent"]["BN %"].endswith(" (all)")
-    assert not found["bn"]["BN %"].endswith(" (all)")
+    assert found["ent"]["coverage"] == "1 of 15, 3 of 90 parts"
+    assert found["ent"]["corruptions"] == "test, severity 5"
+    assert found["bn"]["corruptions"] == "test, severity 3, 5"
+    (same,) = sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["bn"])
+    assert found["ent"]["BN %"] == f"{same.error:.1f}"
 
 
 def test_what_a_row_covers_is_said_once_in_the_table_of_corruptions_too(tmp_path):
@@ -220,6 +222,23 @@ def test_the_numbers_of_the_paper_whose_jobs_are_there_are_compared(store):
     assert all("WRN-40-2" in point.label for point in points)
     assert {point.small for point in points} == {"1,000 images a shift, severities 3, 5 only"}
     assert published_points(sweep(models=["some:other"], corruptions=["fog"])) == []
+
+
+def test_settings_that_were_chosen_on_hold_out_images_are_compared(tmp_path):
+    rates = [{"optimizer.lr": rate, "epochs": 2} for rate in (1e-4, 1e-3)]
+    model = "acclimate:wrn-40-2-augmix-cifar10"
+    tried = {"models": [model], "recipes": ["ent"], "seeds": (0,), "severities": (1, 2, 3, 4, 5)}
+    store = Store(tmp_path / "tuned.db")
+    on_test = sweep(**tried, grid=rates, corruptions=["fog"])
+    store.add_all(on_test)
+    # Which of the two is better is only told by what is shown.
+    assert not section(build_report(store), "published").figures
+    store.add_all(sweep(**tried, grid=rates, corruptions=["spatter"]))
+    (figure,) = section(build_report(store), "published").figures
+    (point,) = rows(figure.table)
+    assert point["cell"] == "tbl:detailed-corruptions-cifarc: WRN-40-2 AM, ENT, fog (error)"
+    errors = [r.error for r in on_test if dict(r.job.options) == rates[1]]
+    assert point["measured"] == f"{sum(errors) / 5:.1f}"
 
 
 def test_other_published_numbers_can_be_handed_in(store):

@@ -94,8 +94,8 @@ def build_report(
     if not done:
         raise AcclimateError(why_nothing(store, where, failed))
     found = panels(done)
-    points = published_points(done) if published is None else published
     chosen = [each for panel in found for each in choose(panel, found, choices=choices)]
+    points = published_points(done, chosen) if published is None else published
     first, every = settings_tables(store, where, chosen)
     shifts = shift_tables(store, where)
     rest = "narrow it with --where, or write all with --tables DIR"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from acclimate.experiments import Cell, Condition, Store, Table, pivot
 from acclimate.experiments._frame import Frame
@@ -48,6 +48,10 @@ COVERAGE = (
     "on the same. A number that covers another share than its row says so."
 )
 """What the words beside a mean tell that is not over everything."""
+
+
+_Place: TypeAlias = tuple[str | None, int | None]
+"""A corruption and a severity."""
 
 
 class _Line(NamedTuple):
@@ -127,28 +131,26 @@ def _lines(
     if not len(frames["error"]):
         return
     after, online, before, mce = (pivot(frames[v], rows=names, value=v) for v in _VALUES)
-    none, bn = _baselines(after, UNADAPTED), _baselines(after, "bn")
-    severities = ", ".join(map(str, after.severities))
-    images = f"{GROUPS[group]}, severity {severities}" if severities else GROUPS[group]
+    baselines = _Baselines(frames["error"], after)
     for key in after.row_keys:
         about = {**dict(zip(after.rows, key, strict=True)), "group": group}
-        cell, rest = after.cell(key), _rest(after, key)
+        cell = after.cell(key)
         source = before.cell(key)  # of the very same images; else of the recipe none
         if source.value is None:
-            source = none.get(rest, source)
+            source = baselines.beside(key, UNADAPTED)
         entries = [
             *(dimension_entry(name, about[name]) for name in _ROWS),
             covered_entry(
                 replace(source, std=None), cell
             ),  # nothing is drawn where nothing is adapted
-            covered_entry(bn.get(rest, Cell(value=None)), cell),
+            covered_entry(baselines.beside(key, "bn"), cell),
             covered_entry(online.cell(key), cell),
             covered_entry(cell, cell),
             _reduction(source, cell, about["recipe"]),
             cell.missing or "all",
             number_entry(cell.seeds or None, digits=0),
             number_entry(cell.images, digits=0),
-            images,
+            _images(group, baselines.places[key]),
             *(dimension_entry(name, about[name]) for name in names if name not in _ROWS),
             covered_entry(mce.cell(key), cell),
         ]
@@ -165,20 +167,51 @@ def _key(about: Mapping[str, Any], names: Collection[str]) -> tuple[Any, ...]:
     return tuple(about[name] for name in (*names, "group"))
 
 
-def _rest(table: Table, key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a recipe shares with those it is compared with: all but itself and its options."""
-    pairs = zip(table.rows, key, strict=True)
-    return tuple(value for name, value in pairs if name not in ("recipe", "options"))
+class _Baselines:
+    """What a recipe is compared with: the cells of another, on the places the recipe ran on."""
+
+    def __init__(self, frame: Frame, table: Table) -> None:
+        self._frame, self._table = frame, table
+        self.places: dict[tuple[Any, ...], set[_Place]] = {}
+        for key, place in zip(self._keys(), self._where(), strict=True):
+            self.places.setdefault(key, set()).add(place)
+
+    def beside(self, key: tuple[Any, ...], recipe: str) -> Cell:
+        """The cell of a recipe (without options, where it has both) for the row of ``key``."""
+        of = self._table.rows.index("recipe")
+        for other in self._table.row_keys:
+            if other[of] == recipe and self._rest(other) == self._rest(key):
+                break
+        else:
+            return Cell(value=None)
+        cell = self._table.cell(other)
+        if not self.places[key] < self.places[other]:
+            return cell
+        # A mean over all severities says nothing beside one over the highest.
+        rows = zip(self._frame.rows, self._keys(), self._where(), strict=True)
+        same = [row for row, mine, place in rows if mine == other and place in self.places[key]]
+        few = pivot(replace(self._frame, rows=same), rows=self._table.rows).cell(other)
+        same_of = ("value", "std", "shifts", "parts", "images")
+        return replace(cell, **{name: getattr(few, name) for name in same_of})
+
+    def _keys(self) -> list[tuple[Any, ...]]:
+        return list(zip(*(self._frame.column(name) for name in self._table.rows), strict=True))
+
+    def _where(self) -> list[_Place]:
+        return list(
+            zip(self._frame.column("corruption"), self._frame.column("severity"), strict=True)
+        )
+
+    def _rest(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What a recipe shares with those it is compared with: all but itself and its options."""
+        pairs = zip(self._table.rows, key, strict=True)
+        return tuple(value for name, value in pairs if name not in ("recipe", "options"))
 
 
-def _baselines(table: Table, recipe: str) -> dict[tuple[Any, ...], Cell]:
-    """A recipe's cells by what they share with others; without options, where it has both."""
-    place = table.rows.index("recipe")
-    found: dict[tuple[Any, ...], Cell] = {}
-    for key in table.row_keys:
-        if key[place] == recipe:
-            found.setdefault(_rest(table, key), table.cell(key))
-    return found
+def _images(group: str, places: Collection[_Place]) -> str:
+    severities = sorted({severity for _, severity in places if severity is not None})
+    words = f", severity {', '.join(map(str, severities))}" if severities else ""
+    return GROUPS[group] + words
 
 
 def _reduction(source: Cell, cell: Cell, recipe: str) -> Entry:

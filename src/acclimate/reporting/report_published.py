@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
+from acclimate.experiments.job import Value
 from acclimate.experiments.paper import Cell, tables
 from acclimate.experiments.reproduce import AtHand, Scope, measured, plan_cell
+from acclimate.experiments.reproduce.choice import Choices
 from acclimate.experiments.reproduce.searching import longest_runs
 from acclimate.experiments.result import Result
 from acclimate.reporting.axes import Axis, Frame, axes, inside
 from acclimate.reporting.colours import SERIES
 from acclimate.reporting.marks import dots, line
 from acclimate.reporting.report_figure import TOP, WIDTH, ReportFigure, finished, grid, padded
+from acclimate.reporting.report_shown import Chosen
 from acclimate.reporting.report_table import ReportTable, number_entry
 
 __all__ = ["PublishedPoint", "published_figure", "published_points"]
@@ -47,8 +51,14 @@ class _InStore(AtHand):
         return None if dataset in self.roots else "no results"
 
 
-def published_points(results: Iterable[Result]) -> list[PublishedPoint]:
-    """The cells of the paper whose jobs are all there, each once."""
+def published_points(
+    results: Iterable[Result], shown: Sequence[Chosen] = ()
+) -> list[PublishedPoint]:
+    """The cells of the paper whose jobs are all there, each once.
+
+    Where a recipe ran with several options, those it is ``shown`` with elsewhere in the report
+    count, unless it is their error on what is shown that speaks for them.
+    """
     known = {result.key: result for result in results if result.status == "done"}
     jobs = [result.job for result in known.values()]
     models = {job.model for job in jobs}
@@ -66,7 +76,8 @@ def published_points(results: Iterable[Result]) -> list[PublishedPoint]:
     # The whole first: a small version counts only where there is nothing else.
     scopes = [Scope(images=size) for size in sizes]
     scopes += [Scope(images=size, severities=severities) for size in sizes if severities]
-    found = (_point(cell, hand, scopes, known, cells) for cell in cells)
+    settings = [Choices(), _choices(shown)]
+    found = (_point(cell, hand, scopes, known, cells, settings) for cell in cells)
     return [point for point in found if point is not None]
 
 
@@ -76,21 +87,32 @@ def _point(
     scopes: Sequence[Scope],
     known: dict[str, Result],
     cells: Sequence[Cell],
+    settings: Sequence[Choices],
 ) -> PublishedPoint | None:
     same = [other for other in cells if other.table == cell.table]
-    for scope in scopes:
-        # A run for one table may be longer than the cell asks for, and has its epoch on the way.
-        for longest in (None, longest_runs(same), longest_runs(cells)):
-            plan = plan_cell(cell, hand=hand, scope=scope, longest=longest)
-            if plan.lacks or not plan.tries or not all(job.key in known for job in plan.jobs):
-                continue
-            value = measured(plan, known).value
-            if value is not None and cell.published is not None:
-                label = f"{cell.table}: {cell.row}, {cell.column} ({cell.metric})"
-                return PublishedPoint(
-                    label=label, published=cell.published, measured=value, small=scope.words
-                )
+    # A run for one table may be longer than the cell asks for, and has its epoch on the way.
+    longer = (None, longest_runs(same), longest_runs(cells))
+    for scope, choices, longest in product(scopes, settings, longer):
+        plan = plan_cell(cell, hand=hand, scope=scope, choices=choices, longest=longest)
+        if plan.lacks or not plan.tries or not all(job.key in known for job in plan.jobs):
+            continue
+        value = measured(plan, known).value
+        if value is not None and cell.published is not None:
+            label = f"{cell.table}: {cell.row}, {cell.column} ({cell.metric})"
+            return PublishedPoint(
+                label=label, published=cell.published, measured=value, small=scope.words
+            )
     return None
+
+
+def _choices(shown: Sequence[Chosen]) -> Choices:
+    """The options of settings that stand for a recipe, as a choice file would have them."""
+    options: dict[str, dict[str, dict[str, Value]]] = {}
+    for each in shown:
+        model, group = each.results[0].job.model, each.results[0].job.group
+        if group == "test" and not each.mixed and not each.by_shown_error:
+            options.setdefault(model, {})[each.setting.recipe] = dict(each.setting.options)
+    return Choices(options=options)
 
 
 def _weights(results: Iterable[Result]) -> dict[str, str]:

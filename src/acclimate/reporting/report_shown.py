@@ -20,13 +20,15 @@ class Chosen:
     """The setting that stands for a recipe in a figure, and why it is that one.
 
     Where options were chosen for each shift, it is a setting of its own, ``chosen=FILE``, and its
-    results go by that name too (``mixed``).
+    results go by that name too (``mixed``). ``by_shown_error``: it has the lowest error on the very
+    images that are shown.
     """
 
     setting: Setting
     results: Sequence[Result]
     why: str
     mixed: bool = False
+    by_shown_error: bool = False
 
 
 def choose(
@@ -47,6 +49,7 @@ def choose(
     held_out = found.get(panel._replace(group="dev"), {}) if panel.group == "test" else {}
     chosen = []
     for recipe, settings in by_recipe.items():
+        by_shown_error = False
         on_dev = compared({setting: held_out.get(setting, ()) for setting in settings})
         if len(settings) == 1:
             best, why = settings[0], "the only setting"
@@ -58,13 +61,16 @@ def choose(
         elif any(not setting.options for setting in settings):
             best, why = Setting(recipe), "the recipe as it is, without options"
         else:
+            by_shown_error = True
             shown = compared({setting: found[panel][setting] for setting in settings})
             best = shown.best if shown.errors else settings[0]
             why = "the lowest error on the hold-out corruptions themselves"
             if panel.group != "dev":
                 why = "the lowest error on what is shown, which is not chosen on hold-out ones"
             why += _without(shown.left_out)
-        chosen.append(Chosen(setting=best, results=found[panel][best], why=why))
+        chosen.append(
+            Chosen(setting=best, results=found[panel][best], why=why, by_shown_error=by_shown_error)
+        )
     return chosen
 
 

@@ -81,11 +81,15 @@ def lines_of(comparison: Comparison) -> tuple[list[str], list[list[str]], list[s
 
 
 def _words(row: ComparisonRow, footnotes: _Footnotes) -> list[str]:
-    digits = _digits(row)
-    published = "diverged" if row.diverged else _number(row.published, row.published_std, digits)
-    measured = _number(row.measured, row.measured_std, digits)
+    digits, spread = _digits(row), _spread_digits(row)
+    published = _number(row.published, digits) + _plus_minus(row.published_std, spread)
+    if row.diverged:
+        published = "diverged"
+    measured = _number(row.measured, digits) + _plus_minus(row.measured_std, spread)
     if row.measured is None:
-        measured = f"can run, {row.jobs:,} jobs" if row.status == "can run" else row.status
+        measured = row.status
+        if row.status == "can run":
+            measured += f", {row.jobs:,} {'job' if row.jobs == 1 else 'jobs'}"
     elif row.status not in ("measured", "counted"):
         measured += f" ({row.status})"
     difference = row.difference
@@ -118,12 +122,22 @@ def _digits(row: ComparisonRow) -> int | None:
     return min(2, max(1, printed))
 
 
-def _number(value: float | None, std: float | None, digits: int | None) -> str:
+def _spread_digits(row: ComparisonRow) -> int:
+    """Decimals of a deviation: as many as the paper prints, which may be more than of its mean."""
+    printed = 0 if row.published_std is None else len(f"{row.published_std:g}".partition(".")[2])
+    return max(printed, _digits(row) or 1)
+
+
+def _number(value: float | None, digits: int | None) -> str:
     if value is None:
         return "-"
     if digits is None:
         return f"{value:,.0f}" if value >= 1 else f"{value:g}"
-    return f"{value:.{digits}f}" + (f" ± {std:.{digits}f}" if std is not None else "")
+    return f"{value:.{digits}f}"
+
+
+def _plus_minus(std: float | None, digits: int) -> str:
+    return "" if std is None else f" ± {std:.{digits}f}"
 
 
 def _signed(value: float, digits: int | None) -> str:
