@@ -55,7 +55,7 @@ def test_a_dry_run_of_all_of_it_with_nothing_at_hand(capfd):
     rows = [row for table in shown["tables"] for row in table["rows"]]
     assert len(rows) == sum(len(table.cells) for table in tables("tbl:*"))
     assert all(row["lacks"] or row["measured"] is not None for row in rows)
-    assert shown["estimate"]["words"] == "nothing is left to run"
+    assert shown["estimate"]["words"] == "nothing to run"
 
 
 def test_a_dry_run_says_how_long_and_runs_nothing(capfd, tmp_path):
@@ -85,7 +85,7 @@ def test_a_small_version_from_the_beginning_to_the_end(capfd):
     assert len(Store("results.db")) == 6
     assert reproduce("groupnorm", *given) == 0
     out = capfd.readouterr().out
-    assert out.startswith("nothing is left to run")
+    assert out.startswith("nothing to run")
     lines = [line for line in out.splitlines() if line.startswith(("WRN-", "ResNet50"))]
     assert len(lines) == 12
     assert all(line.endswith(MARK) for line in lines)
@@ -142,8 +142,8 @@ def test_other_forms(capfd, form):
     assert reproduce("tab:mapping", "--format", form) == 0
     out, err = capfd.readouterr()
     assert ("| ImageNet-D classes | 3 |" if form == "markdown" else r"\begin{tabular}") in out
-    assert "nothing is left to run" in err
-    assert "nothing is left to run" not in out
+    assert "nothing to run" in err
+    assert "nothing to run" not in out
 
 
 @pytest.mark.parametrize(

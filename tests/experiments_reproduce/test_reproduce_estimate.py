@@ -50,4 +50,4 @@ def test_unknown_is_said():
 
 
 def test_nothing_to_do():
-    assert str(estimate([], [])) == "nothing is left to run"
+    assert str(estimate([], [])) == "nothing to run"

@@ -7,6 +7,7 @@ from at_hand_data import by_key, cell_of, made_up
 
 from acclimate.experiments import Result, Store
 from acclimate.experiments.reproduce import AtHand, Scope, measured, plan_cell
+from acclimate.experiments.reproduce.choice import Choices
 from acclimate.metrics import ALEXNET_CORRUPTIONS, ALEXNET_DOMAINS, CORRUPTIONS, DOMAINS
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
@@ -54,6 +55,30 @@ def test_the_mce_is_relative_to_alexnet(hand):
         for job in dev.jobs
     )
     assert measured(dev, same).value == pytest.approx(100.0)
+
+
+def test_a_domain_that_is_left_out_gets_what_is_best_on_the_others(hand):
+    cell = cell_of("tab:leave_one_out", "ResNet50, ENT", "leave one out")
+    plan = plan_cell(cell, hand=hand, choices=Choices(options={"*": {"ent": {"epochs": 1}}}))
+    assert len(plan.jobs) == 3 * len(DOMAINS)  # one of seven epochs tells of all shorter ones
+
+    def errors(job):
+        """The largest rate is best by far on clipart, the smallest everywhere else."""
+        rate, on_clipart = dict(job.options)["optimizer.lr"], job.shift == "clipart"
+        worse = 0.1 if on_clipart == (rate == 0.01) else 0.4
+        alexnet = ALEXNET_DOMAINS[str(job.shift)]
+        return [alexnet * (worse + 0.001 * epoch) for epoch in range(7)]
+
+    results = by_key(
+        Result(job=job, record={"errors": {"final": errors(job)[-1], "after_epoch": errors(job)}})
+        for job in plan.jobs
+    )
+    found = measured(plan, results)
+    others = len(DOMAINS) - 1
+    assert found.value == pytest.approx(100 * (0.4 + others * 0.1) / len(DOMAINS))
+    assert found.setting == "what is best on the other domains, for each"
+    alone = plan_cell(cell, hand=hand, scope=Scope(shifts=("real",)))
+    assert "no others" in measured(alone, results).missing
 
 
 def test_the_mce_of_a_small_version_is_over_what_there_is(hand):

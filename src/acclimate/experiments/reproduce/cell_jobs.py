@@ -15,6 +15,7 @@ from acclimate.experiments.reproduce.needs import Lack, Place, find_place, lacki
 from acclimate.experiments.reproduce.notes import notes_of
 from acclimate.experiments.reproduce.scope import Scope, plain_shift
 from acclimate.experiments.reproduce.searching import Longest, Setting, settings_of
+from acclimate.recipes import list_recipes
 
 __all__ = ["CellPlan", "Try", "needs_no_run", "plan_cell"]
 
@@ -88,8 +89,10 @@ def plan_cell(
     """
     scope, choices = scope or Scope(), choices or Choices()
     if cell.published_only:
-        whose = cell.source or "another's method"
-        return _lacking(cell, Lack(kind="others", what=whose, how="published only, not run here"))
+        whose, how = cell.source or "another's method", "published only, not run here"
+        if cell.recipe != UNADAPTED and cell.recipe in {each.name for each in list_recipes()}:
+            how += f"; acclimate bench --recipes {cell.recipe} runs the method"
+        return _lacking(cell, Lack(kind="others", what=whose, how=how))
     if needs_no_run(cell):
         return CellPlan(cell=cell)
     if cell.metric in _PREDICTIONS:

@@ -48,7 +48,7 @@ class Estimate:
 
     def __str__(self) -> str:
         if not self.jobs:
-            return "nothing is left to run"
+            return "nothing to run"
         runs = f"{self.jobs:,} job{'s' if self.jobs > 1 else ''} to run"
         if self.seconds is None:
             return f"{runs}; how long that takes is unknown: no results of these models yet"

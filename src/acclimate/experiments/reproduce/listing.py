@@ -7,6 +7,7 @@ from typing import Any
 
 from acclimate.experiments.paper import Table
 from acclimate.experiments.reproduce.comparison import TablePlan
+from acclimate.words import counted
 
 __all__ = ["list_plans", "listed"]
 
@@ -71,4 +72,5 @@ def _needs(plan: TablePlan) -> str:
     shown = models if len(models) <= _NAMED else [f"{len(models)} models"]
     words = "; ".join(", ".join(part) for part in (names, shown) if part)
     weights = len({(cell.model, cell.weights) for cell in run if cell.weights})
-    return f"needs {words or 'nothing'}" + (f"; weights for {weights} of them" if weights else "")
+    files = f"; {counted(weights, 'weights file')}" if weights else ""
+    return f"needs {words or 'nothing'}{files}"

@@ -11,6 +11,8 @@ from acclimate.experiments._cells import Shifts, mean_of_means
 from acclimate.experiments.job import Job
 from acclimate.experiments.paper import Cell
 from acclimate.experiments.reproduce.cell_jobs import CellPlan, Try
+from acclimate.experiments.reproduce.left_out import left_out
+from acclimate.experiments.reproduce.searching import ON_OTHERS
 from acclimate.experiments.result import Result
 from acclimate.metrics import CORRUPTIONS, DEV_CORRUPTIONS, mce, mde
 from acclimate.words import counted
@@ -65,6 +67,8 @@ def measured(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
     ]
     if not found:
         return Measured(value=None, missing=f"the runs have no {plan.cell.metric}")
+    if plan.cell.chosen_on == ON_OTHERS:
+        return _chosen_on_others(plan, results)
     best = (max if plan.cell.metric == "accuracy" else min)(found, key=lambda item: item[0])
     value, chosen, epoch = best
     std, over = _spread(plan.cell, chosen, results, epoch)
@@ -76,6 +80,33 @@ def measured(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
         series=_series(plan.cell, chosen, results),
         images=_images(chosen, results),
         notes=_said(chosen, results),
+    )
+
+
+def _chosen_on_others(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
+    """Each domain with what is best on the others, seed by seed."""
+    by_setting = [
+        _by_seed(plan.cell, each, results, epoch)
+        for each in plan.tries
+        for epoch in each.setting.epochs or (None,)
+    ]
+    values = []
+    for seed, domains in by_setting[0].items():
+        if len(domains) < 2:
+            return Measured(value=None, missing="one domain alone has no others to choose on")
+        errors = [
+            {name: fmean(numbers.values()) for name, numbers in found[seed].items()}
+            for found in by_setting
+            if found
+        ]
+        value = _reduction(plan.cell)({name: {None: e} for name, e in left_out(errors).items()})
+        assert value is not None
+        values.append(value)
+    return Measured(
+        value=fmean(values),
+        setting="what is best on the other domains, for each",
+        images=_images(plan.tries[0], results),
+        notes=_said(plan.tries[0], results),
     )
 
 

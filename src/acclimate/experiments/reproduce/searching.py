@@ -12,7 +12,10 @@ from acclimate.experiments.paper import Cell
 from acclimate.experiments.reproduce.choice import Choices
 from acclimate.experiments.reproduce.needs import Lack
 
-__all__ = ["Longest", "Setting", "longest_runs", "settings_of"]
+__all__ = ["ON_OTHERS", "Longest", "Setting", "longest_runs", "settings_of"]
+
+ON_OTHERS = "the other domains"
+"""What a cell is chosen on where each domain is left out in turn: its own runs tell."""
 
 Longest: TypeAlias = Mapping[Hashable, int]
 
@@ -49,7 +52,7 @@ def settings_of(
     >>> dict(settings[0].options), settings[0].epochs
     ({'batch_size': 16, 'optimizer.lr': 0.000125, 'epochs': 6}, (1, 2, 3, 4, 5, 6))
     """
-    chosen = choices.find(cell.model, cell.recipe)
+    chosen = None if cell.chosen_on == ON_OTHERS else choices.find(cell.model, cell.recipe)
     options: dict[str, Value] = {**(chosen or {}), **cell.options}
     if cell.epochs is not None:
         run = (longest or {}).get(_family(cell))
@@ -84,7 +87,7 @@ def longest_runs(cells: Iterable[Cell]) -> dict[Hashable, int]:
 
 def _by_its_own_score(cell: Cell) -> bool:
     """Whether the best is told by what it is scored on, which takes no further images."""
-    return cell.chosen_on is not None and cell.chosen_on in (cell.shift, cell.split)
+    return cell.chosen_on is not None and cell.chosen_on in (cell.shift, cell.split, ON_OTHERS)
 
 
 def _family(cell: Cell) -> Hashable:
