@@ -42,9 +42,12 @@ def test_the_list_has_a_line_for_each_table(capfd):
 
 
 def test_the_list_knows_what_is_at_hand(capfd):
-    given = ["--root", "cifar10=cifar", "--incomplete"]
-    assert reproduce("tbl:groupnorm", "--list", *given, "--json") == 0
-    (found,) = json.loads(capfd.readouterr().out)
+    found = None
+    for root in ("cifar10=cifar", "cifar"):  # said, or looked for
+        given = ["--root", root, "--incomplete"]
+        assert reproduce("tbl:groupnorm", "--list", *given, "--json") == 0
+        before, (found,) = found, json.loads(capfd.readouterr().out)
+        assert before in (None, found)
     assert (found["cells"], found["can_run"]) == (12, 9)
     assert any(words.startswith("imagenet-c:") for words in found["missing"])
 
@@ -153,7 +156,8 @@ def test_other_forms(capfd, form):
         ([], "acclimate reproduce --list has them"),
         (["table-2", "--root", "cifar10=/nowhere"], "expected cifar10 in /nowhere"),
         (["table-2", "--root", "cifar=cifar"], "unknown data set 'cifar'; did you mean"),
-        (["table-2", "--root", "cifar"], "expected --root DATASET=DIR, got 'cifar'"),
+        (["table-2", "--root", "nowhere"], "none of the data sets that are needed is in nowhere"),
+        (["table-2", "--root", "cifar10="], "expected --root NAME=DIR, got 'cifar10='"),
         (["table-2", "--weights", "acclimate:wrn-28-10=no.pt"], "no weights file no.pt"),
         (["table-2", "--severities", "6"], "expected severities of 1 to 5, got 6"),
         (["table-2", "--images-per-shift", "0"], "expected --images-per-shift >= 1, got 0"),

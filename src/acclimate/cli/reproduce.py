@@ -33,8 +33,8 @@ def add_options(parser: Any) -> None:
     add("--list", action="store_true", help="the tables and figures, and what can run here")
     add("--rows", nargs="+", metavar="ROW", default=[], help="only rows with such names; wildcards")
     add("--columns", nargs="+", metavar="COLUMN", default=[], help="only such columns; wildcards")
-    root = "where a data set lies; repeatable; nothing is downloaded"
-    add("--root", metavar="DATASET=DIR", action="append", default=[], help=root)
+    root = "where the data sets lie: DIR, or NAME=DIR; repeatable; nothing is downloaded"
+    add("--root", metavar="[NAME=]DIR", action="append", default=[], help=root)
     weights = "for a model, or for the rows with such a name ('WRN-26-16 vanilla*'); repeatable"
     add("--weights", metavar="MODEL=FILE", action="append", default=[], help=weights)
     few = "only so many of each shift: a small version, marked as such"
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.names and not args.list:
         raise AcclimateError("expected the label of a table; acclimate reproduce --list has them")
     tables = _tables(args)
-    hand, scope = _hand(args), _scope(args)
+    hand, scope = _hand(args, tables), _scope(args)
     hand.check(tables)
     choices = None if args.choice is None else read_choices(args.choice)
     plans = plan_tables(tables, hand=hand, scope=scope, choices=choices)
@@ -111,14 +111,34 @@ def _tables(args: argparse.Namespace) -> list[Table]:
     return only_cells(unique, rows=args.rows, columns=args.columns)
 
 
-def _hand(args: argparse.Namespace) -> AtHand:
+def _hand(args: argparse.Namespace, asked: Sequence[Table]) -> AtHand:
     from acclimate.experiments.reproduce import AtHand
 
     return AtHand(
-        roots=_pairs(args.root, "--root DATASET=DIR"),
+        roots=_roots(args, asked),
         weights=_pairs(args.weights, "--weights MODEL=FILE"),
         incomplete=args.incomplete,
     )
+
+
+def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
+    """The folder of each data set: as it is said, else where it is found."""
+    from acclimate.experiments.reproduce.at_hand import lying_in
+    from acclimate.experiments.reproduce.needs import MADE_FROM
+
+    wanted = {n for table in asked for c in table.to_run for n in (c.dataset, c.scored_on) if n}
+    wanted |= {clean for name, (clean, _) in MADE_FROM.items() if name in wanted}
+    named = _pairs([word for word in args.root if "=" in word], "--root NAME=DIR")
+    found: dict[str, str] = {}
+    for folder in (word for word in args.root if "=" not in word):
+        here = lying_in(folder, sorted(wanted), incomplete=args.incomplete)
+        if not here:
+            raise AcclimateError(
+                f"none of the data sets that are needed is in {folder}: "
+                f"{', '.join(sorted(wanted)) or 'none is needed'}; check --root"
+            )
+        found |= here
+    return found | named
 
 
 def _scope(args: argparse.Namespace) -> Scope:
@@ -142,7 +162,7 @@ def _scope(args: argparse.Namespace) -> Scope:
 def _pairs(words: Sequence[str], what: str) -> dict[str, str]:
     """``NAME=PATH`` words.
 
-    >>> _pairs(["cifar10=data/cifar10"], "--root DATASET=DIR")
+    >>> _pairs(["cifar10=data/cifar10"], "--root NAME=DIR")
     {'cifar10': 'data/cifar10'}
     """
     found: dict[str, str] = {}

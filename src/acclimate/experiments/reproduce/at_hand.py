@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -11,10 +11,11 @@ from pathlib import Path
 
 from acclimate.data.benchmarks import find_dataset, missing_parts
 from acclimate.data.benchmarks.registry import check_dataset, open_dataset
+from acclimate.data.corruptions import SEVERITIES
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.experiments.paper import Cell, Table, tables
 
-__all__ = ["PLACEHOLDERS", "AtHand", "filled"]
+__all__ = ["PLACEHOLDERS", "AtHand", "filled", "lying_in"]
 
 _NAMED = 3  # how many missing parts are named before they are only counted
 PLACEHOLDERS = ("{shift}", "{severity}")
@@ -119,6 +120,21 @@ class AtHand:
         except AcclimateError as error:
             return str(error).splitlines()[0]
         return None
+
+
+def lying_in(root: str, names: Iterable[str], *, incomplete: bool = False) -> dict[str, str]:
+    """The data sets, of some names, of which something lies in a folder, and that folder."""
+    hand = AtHand(roots=dict.fromkeys(names, root), incomplete=incomplete)
+    return {name: root for name in hand.roots if _some_of(name, hand)}
+
+
+def _some_of(name: str, hand: AtHand) -> bool:
+    shifts = find_dataset(name).shifts
+    if not shifts:
+        return hand.problem(name) is None
+    return any(
+        hand.problem(name, shifts=(shift,), severities=SEVERITIES) is None for shift in shifts
+    )
 
 
 def _gone(dataset: str, root: Path, shifts: Sequence[str], severities: Sequence[int]) -> str | None:
