@@ -62,25 +62,25 @@ def test_run_show_and_run_again(capfd):
 
 
 def test_scored_at_the_end_alone(capfd):
-    asked = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--set", "epochs=3", "--score", "end"]
-    assert bench(*asked) == 0
+    asked = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--set", "optimizer.lr=0.01"]
+    assert bench(*asked, "--set", "epochs=3", "--score", "end") == 0
     (result,) = Store("sweep.db").results()
     first, second, last = result.record["errors"]["after_epoch"]
     assert (first, second) == (None, None)
     assert last is not None
     assert result.error is not None
-    search = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--epochs", "3"]
     capfd.readouterr()
-    words = ["--set", "epochs=3", "--selection", "oracle", "--out", "choice.json"]
-    assert main(["tune", *BASE, *ROOT, *search, *words]) == 1
+    words = ["--epochs", "3", "--selection", "oracle", "--out", "choice.json"]
+    assert main(["tune", *BASE, *ROOT, *asked, *words]) == 1
     assert "scored at its end alone" in "".join(capfd.readouterr())
 
 
 def test_one_epoch_scored_at_its_end_is_all_there_is(capfd):
-    asked = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--set", "epochs=1"]
-    assert bench(*asked, "--score", "end") == 0
+    asked = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--set", "optimizer.lr=0.01"]
+    assert bench(*asked, "--set", "epochs=1", "--score", "end") == 0
     words = ["--epochs", "1", "--selection", "oracle", "--out", "choice.json"]
     assert main(["tune", *BASE, *ROOT, *asked, *words]) == 0
+    assert "0 run, 1 done before" in capfd.readouterr().out
 
 
 def test_a_plan_from_a_file_and_options_that_win(capfd):
@@ -121,6 +121,12 @@ def test_one_failed_job_does_not_stop_the_others(capfd):
         ("--workers 0", "expected workers >= 1"),
         ("--address auto", "--address is for --engine ray"),
         ("--engine slurm --slurm timeout_min", "expected --slurm NAME=VALUE"),
+        (
+            "--engine slurm --cpus-per-job 0.5",
+            "expected a whole number --cpus-per-job >= 1, got 0.5",
+        ),
+        ("--engine slurm --gpus-per-job -1", "expected a whole number --gpus-per-job >= 0, got -1"),
+        ("--engine slurm --slurm cluster=local --slurm timeout_min=abc", "submitit refuses this"),
         ("--plan nowhere.yaml", "cannot read the plan"),
         ("--images 0", "expected images >= 1"),
     ],

@@ -73,6 +73,16 @@ def test_columns_rows_and_conditions(capfd):
     assert [line[0] for line in lines if line and line[0] in "01"] == ["0", "1"]
 
 
+def test_conditions_take_the_words_that_tables_have(capfd):
+    Store("sweep.db").add(
+        Result(job=Job(model="m", dataset="mnist", recipe="ent"), record={"errors": {"final": 7.0}})
+    )
+    assert results("--where", "corruption=clean", "--json") == 0
+    (cell,) = json.loads(capfd.readouterr().out)["cells"]
+    assert cell["value"] == 7.0
+    assert results("--where", "setting=stationary", "--where", "model=m") == 0
+
+
 def header(out: str) -> list[str]:
     lines = out.splitlines()
     rule = next(place for place, line in enumerate(lines) if line.startswith("---"))

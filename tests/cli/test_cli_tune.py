@@ -138,7 +138,7 @@ def test_test_data_is_refused_unless_it_is_marked(capfd):
 
 
 def test_a_setting_that_cannot_be_run_is_listed_and_not_chosen(capfd):
-    words = [*SHIFTS, *SEARCH, "--set", "optimizer.lr=0.1", "--set", "batch_size=128,1"]
+    words = [*SHIFTS, "--set", "optimizer.lr=0.1", *SEARCH[2:], "--set", "batch_size=128,1"]
     assert tune(*words, "--out", "some.json") == 1
     out = capfd.readouterr().out
     assert "not chosen from: batch_size=1 optimizer.lr=0.1: 2 of 2 runs are missing: one im" in out
@@ -207,7 +207,9 @@ def test_leaving_each_domain_out(capfd):
         ("--leave-one-out", "two or more domains"),
         ("--leave-one-out --select label-free", "expected one way to choose"),
         ("--epochs 0", "expected epochs >= 1"),
-        ("--set epochs=1,3", "one run of 3 tells of all smaller numbers; say --epochs 3"),
+        ("--set epochs=1,3", "expected --epochs 3, got --set epochs=1,3: one run tells of all"),
+        ("--set optimizer.lr=1 --set optimizer.lr=2", "expected --set optimizer.lr once"),
+        ("--seeds 99999999999999999999", "expected seed < 2^63"),
     ],
 )
 def test_mistakes(words, said, capfd):
@@ -215,6 +217,14 @@ def test_mistakes(words, said, capfd):
     err = capfd.readouterr().err
     assert "Traceback" not in err
     assert said in err
+
+
+def test_a_choice_that_was_made_is_not_lost_where_none_can_be(capfd):
+    Path("kept.json").write_text("{}")
+    words = ["--set", "optimizer.lr=1e30", "--epochs", "2", "--severities", "3", *SHIFTS]
+    assert tune(*words, "--out", "kept.json") == 1
+    assert "kept.json: not written, nothing was chosen" in capfd.readouterr().out
+    assert Path("kept.json").read_text() == "{}"
 
 
 def test_no_place_for_the_choice(capfd):

@@ -77,3 +77,7 @@ def test_mistakes(store, tmp_path):
     (tmp_path / "half.json").write_text('{"format": "acclimate-res')
     with pytest.raises(AcclimateError, match="cannot read results"):
         store.merge(tmp_path / "half.json")
+    for damaged in ("", ', "version": "x", "results": []', ', "version": 1, "results": 3'):
+        (tmp_path / "half.json").write_text(f'{{"format": "acclimate-results"{damaged}}}')
+        with pytest.raises(AcclimateError, match="is damaged"):
+            store.merge(tmp_path / "half.json")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 from sweeps import a_job, write_digits
 
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Store
+from acclimate.experiments import Result, Store
 from acclimate.experiments.engines import InlineEngine, WorkerSettings
-from acclimate.experiments.engines.slurm import SlurmEngine
+from acclimate.experiments.engines.slurm import SlurmEngine, run_share
 from acclimate.experiments.sweep import run_jobs
 
 pytestmark = pytest.mark.skipif(
@@ -61,6 +63,26 @@ def test_a_job_that_ends_its_task_is_given_up_and_the_others_go_on(settings, tmp
     assert {(r.job, r.status) for r in results} == {(jobs[0], "failed"), (jobs[1], "done")}
     failed = next(r for r in results if r.status == "failed")
     assert "ended, 2 times; its log is" in failed.message
+
+
+def test_what_tasks_finished_after_their_sweep_was_killed_is_taken(settings, tmp_path):
+    jobs, left = [a_job("none"), a_job("bn"), a_job("ent")], tmp_path / "tasks" / "results-earlier"
+    left.mkdir(parents=True)
+    run_share(settings, [jobs[0].to_dict()], str(left))
+    failed = Result.failed(jobs[1], "no luck").to_dict()
+    (left / f"{jobs[1].key}.json").write_text(json.dumps(failed))
+    engine, results = engine_for(settings, tmp_path / "tasks"), []
+    submit, submitted = engine._submit, []
+    engine._submit = lambda share, folder: submitted.extend(share) or submit(share, folder)
+    engine.run(jobs, results.append)
+    assert submitted == jobs[1:]  # what failed is run again
+    assert {result.job: result.status for result in results} == dict.fromkeys(jobs, "done")
+
+
+def test_a_worker_that_cannot_be_made_ends_the_sweep_with_the_reason(settings, tmp_path):
+    nowhere = replace(settings, device="nowhere")
+    with pytest.raises(AcclimateError, match="cannot use the device 'nowhere'"):
+        engine_for(nowhere, tmp_path / "tasks").run([a_job("none")], lambda result: None)
 
 
 def test_mistakes(settings, tmp_path):

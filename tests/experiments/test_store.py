@@ -60,13 +60,28 @@ def test_all_or_none(store):
     assert len(store) == 0
 
 
+def test_results_of_other_weights_under_the_same_name_are_refused(store):
+    store.add(result(record={"weights": "9e7f94f7"}))
+    assert store.add(result(recipe="rpl", record={"weights": "9e7f94f7"}))
+    with pytest.raises(
+        AcclimateError, match=r"other weights of .*: they were 9e7f94f7, and are 56"
+    ):
+        store.add(result(recipe="hard", record={"weights": "5648b49b"}))
+    assert store.add(result(recipe="hard"))  # not known: kept before weights were recorded
+    assert store.add(result(model="acclimate:digits", record={"weights": "5648b49b"}))
+
+
+def test_a_store_that_cannot_be_written_to_is_told_at_once(store):
+    store.check_writable()
+    store.path.write_bytes(b"")
+    with pytest.raises(AcclimateError):
+        store.check_writable()
+
+
 def test_results_from_other_data_are_refused(store):
     store.add(result())
     with pytest.raises(AcclimateError, match=r"from other data: .* cifar/fog:3 of cifar10"):
         store.add(result(recipe="rpl", data="other"))
-    with pytest.raises(AcclimateError, match="results from other data"):
-        store.check_data(job(recipe="rpl"), {"data": "other"})
-    store.check_data(job(recipe="rpl"), result().record)
     # Other images by what was asked for: another shift, count, or size of the pictures.
     assert store.add(result(shift="cifar/fog:4", data="other"))
     assert store.add(result(images=50, data="other"))

@@ -79,6 +79,11 @@ def _grid(words: Sequence[str], recipes: Sequence[str]) -> dict[str, Any]:
                 f"{', '.join(recipes)}"
             )
         place = grid.setdefault(recipe, {}) if colon else grid
+        if option.strip() in place:
+            raise AcclimateError(
+                f"expected --set {key.strip()} once, got it again as {word!r}; several values go "
+                f"into one, as {key.strip()}=1,2"
+            )
         place[option.strip()] = values
     return grid
 

@@ -36,7 +36,13 @@ def cluster_engine(settings: WorkerSettings, args: argparse.Namespace) -> Engine
         )
     from acclimate.experiments.engines.slurm import SlurmEngine
 
-    parameters = {"cpus_per_task": int(cpus), "gpus_per_node": int(args.gpus_per_job or 0)}
+    gpus = 0.0 if args.gpus_per_job is None else args.gpus_per_job
+    for option, value, least in (("--cpus-per-job", cpus, 1), ("--gpus-per-job", gpus, 0)):
+        if value < least or not float(value).is_integer():
+            raise AcclimateError(
+                f"--engine slurm: expected a whole number {option} >= {least}, got {value:g}"
+            )
+    parameters = {"cpus_per_task": int(cpus), "gpus_per_node": int(gpus)}
     named = dict(map(_pair, args.slurm))
     # Asked for by name: submitit would take processes of this machine where it finds no SLURM.
     cluster = named.pop("cluster", "slurm")
@@ -59,11 +65,17 @@ def _refuse(args: argparse.Namespace, allowed: tuple[str, ...]) -> None:
         if getattr(args, name) not in (None, []) and name not in allowed:
             option = "--" + name.replace("_", "-")
             engine = "slurm" if name == "slurm" else "ray"
-            raise AcclimateError(f"{option} is for --engine {engine}, got --engine {args.engine}")
+            got = "another" if args.engine is None else f"--engine {args.engine}"
+            raise AcclimateError(f"{option} is for --engine {engine}, got {got}")
 
 
 def _pair(word: str) -> tuple[str, Any]:
     name, equals, value = word.partition("=")
     if not (name and equals and value):
         raise AcclimateError(f"expected --slurm NAME=VALUE, such as timeout_min=240, got {word!r}")
-    return name, int(value) if value.isdecimal() else value
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value

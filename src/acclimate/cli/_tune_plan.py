@@ -60,11 +60,11 @@ def tune_plan(args: argparse.Namespace) -> Plan:
     given.set = [f"epochs={epochs}", *args.set]
     asked = {word.partition("=")[0].strip(): word.partition("=")[2] for word in args.set}
     for option, values in asked.items():
-        if option.rpartition(":")[2] == "epochs" and "," in values:
+        if option == "epochs" or (option.endswith(":epochs") and "," in values):
             most = values.rpartition(",")[2].strip()
             raise AcclimateError(
-                f"--set {option}={values} would run each: one run of {most} tells of all smaller "
-                f"numbers; say --epochs {most}"
+                f"expected --epochs {most}, got --set {option}={values}: one run tells of all "
+                "smaller numbers of epochs"
             )
     rates = ",".join(preset.rates if preset else _RATES)
     given.set += [

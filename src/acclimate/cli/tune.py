@@ -68,12 +68,15 @@ def run(args: argparse.Namespace) -> int:
         return INTERRUPTED
     results = {job.key: found for job in jobs if (found := store.get(job.key)) is not None}
     chosen, tables, texts = _choose(jobs, results, args)
-    if args.out is not None:
+    if args.out is not None and chosen:
         _write(chosen, args.out)
     if args.json:
         print(json.dumps(_plain(chosen, tables, len(outcome.failed), args), ensure_ascii=False))
     else:
-        where = [] if args.out is None else [f"{args.out}: for acclimate bench --choice {args.out}"]
+        where = []
+        if args.out is not None:
+            said = f"for acclimate bench --choice {args.out}"
+            where.append(f"{args.out}: {said if chosen else 'not written, nothing was chosen'}")
         print("\n\n".join([*texts, "\n".join([*failures(outcome, args), *where])]))
     return OK if len(chosen) == len(texts) and not outcome.failed else SOME_FAILED
 

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.experiments._schema import COLUMNS
-from acclimate.experiments.settings import SEQUENCES
+from acclimate.experiments.settings import SEQUENCES, STATIONARY
 
 __all__ = ["Condition", "column_sql", "conditions", "where_sql"]
 
 _OPTION = "options."
+_NOTHING = {
+    "recipe": (),  # none is one
+    "corruption": ("none", "clean"),
+    "shift": ("none", "clean"),
+    "setting": ("none", STATIONARY),
+}
+"""How tables and people say that a column has no value, where not by "none" alone."""
 _NAMES = [name.strip('"') for name in COLUMNS if name not in ("job", "record")]
 
 _SEQUENCES = ", ".join(f"'{name}'" for name in sorted(SEQUENCES))
@@ -79,7 +86,7 @@ def where_sql(conditions: Sequence[Condition]) -> tuple[str, list[str | float]]:
     for condition in conditions:
         name, parts = column_sql(condition.column), []
         for value in condition.values:
-            if value.lower() == "none" and condition.column != "recipe":
+            if value.lower() in _NOTHING.get(condition.column, ("none",)):
                 parts.append(f"{name} IS NULL")
                 continue
             number = _number(value)

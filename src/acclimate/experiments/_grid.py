@@ -37,7 +37,9 @@ def combinations(recipe: str, grid: Grid) -> list[dict[str, Any]]:
     if recipe == UNADAPTED:
         return [{}]
     made = get_recipe(recipe)
-    own: Mapping[str, Any] = grid.get(recipe, {})
+    own: Any = grid.get(recipe, {})
+    if not isinstance(own, Mapping):
+        raise AcclimateError(f"{recipe}: expected options of the recipe, got {own!r:.60}")
     general = {k: v for k, v in grid.items() if not isinstance(v, Mapping) and _uses(made, k)}
     values = {key: _listed(key, value) for key, value in {**general, **own}.items()}
     return [dict(zip(values, each, strict=True)) for each in product(*values.values())]

@@ -96,6 +96,11 @@ def _value(name: str, value: Any, plain: Mapping[str, Any]) -> Any:
         return _by_name(name, value, plain)
     if name == "set" and not isinstance(value, Mapping):
         raise AcclimateError(f"set: expected options such as optimizer.lr: [1e-3], got {value!r}")
+    if name == "set":
+        for option in value:
+            _word(name, option)
+    if name == "split" and value is not None:
+        return _word(name, value)
     if name == "forgetting" and not isinstance(value, bool):
         raise AcclimateError(f"forgetting: expected true or false, got {value!r}")
     if name == "images":

@@ -81,6 +81,7 @@ def choose_label_free(settings: Sequence[Setting]) -> LabelFree:
             error=mean_error(here) or 0.0,
             chosen_on=(name,),
             candidates=len(allowed),
+            alike=sum(seen.score == best.score for seen in allowed),
             rule=LABEL_FREE_RULE,
             measured={"score": best.score},
         )

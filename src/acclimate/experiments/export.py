@@ -57,9 +57,12 @@ def read_json(path: str | Path) -> list[Result]:
         raise AcclimateError(f"cannot read results from {path}: {error}") from error
     if not isinstance(plain, dict) or plain.get("format") != _FORMAT:
         raise AcclimateError(f"expected results that were exported as JSON, got {path}")
-    if plain["version"] > _VERSION:
+    version, results = plain.get("version"), plain.get("results")
+    if not isinstance(version, int) or not isinstance(results, list):
+        raise AcclimateError(f"{path} is damaged: expected its version and a list of results")
+    if version > _VERSION:
         raise AcclimateError(f"{path} was written by a newer acclimate; update this one")
-    return [Result.from_dict(each) for each in plain["results"]]
+    return [Result.from_dict(each) for each in results]
 
 
 def _to_json(results: Sequence[Result]) -> Writer:

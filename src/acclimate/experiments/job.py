@@ -23,6 +23,7 @@ Value: TypeAlias = str | int | float | bool | None
 Options: TypeAlias = tuple[tuple[str, Value], ...]
 Group: TypeAlias = Literal["dev", "test"]
 
+_MOST = 2**63  # from here on a store cannot keep it
 UNADAPTED = "none"
 """The recipe that leaves the model as it is."""
 
@@ -206,6 +207,8 @@ def _check(job: Job) -> None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise AcclimateError(f"expected {name} >= {least}, got {value!r}")
+        if value >= _MOST:
+            raise AcclimateError(f"expected {name} < 2^63, got {value}")
     names = [key for key, _ in job.options]
     for key, value in job.options:
         plain = value is None or isinstance(value, str | int | float)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,6 @@ from acclimate.experiments._connection import connected, create_store, transacti
 from acclimate.experiments._frame import Frame
 from acclimate.experiments._schema import COLUMNS, result_of, row_of
 from acclimate.experiments.export import read_json
-from acclimate.experiments.job import Job
 from acclimate.experiments.result import Result
 
 __all__ = ["Added", "Store"]
@@ -25,6 +24,10 @@ _WHOLE = "job, status, record, message, created"
 _OTHER = (
     "SELECT data, model FROM results WHERE dataset = ? AND shift IS ? AND images IS ? "
     "AND split IS ? AND preprocessing IS ? AND setting IS ? AND data"
+)
+_MODEL = (
+    "SELECT json_extract(record, '$.weights') FROM results WHERE model = ? AND weights IS ? "
+    "AND json_extract(record, '$.weights') IS NOT NULL LIMIT 1"
 )
 _INSERT = f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * len(COLUMNS))})"
 
@@ -76,7 +79,7 @@ class Store:
 
         Raises:
             AcclimateError: where results for the same data set, shift and number of images are of
-                other images or labels.
+                other images or labels, or those for the same model of other weights.
         """
         added = self.add_all([result])
         return not added.kept
@@ -94,17 +97,15 @@ class Store:
                     kept += 1
                     continue
                 _refuse_other_data(connection, result, self.path)
+                _refuse_other_model(connection, result, self.path)
                 connection.execute(_INSERT, row_of(result))
                 new, replaced = new + (found is None), replaced + (found is not None)
         return Added(new=new, replaced=replaced, kept=kept)
 
-    def check_data(self, job: Job, record: Mapping[str, Any]) -> None:
-        """Refuse what `add` would refuse, before anything is computed.
-
-        ``record`` has ``data`` and ``preprocessing``.
-        """
-        with connected(self.path, write=False) as connection:
-            _refuse_other_data(connection, Result(job=job, record=record), self.path)
+    def check_writable(self) -> None:
+        """Refuse what `add` would refuse, before anything is computed."""
+        with transaction(self.path):
+            pass
 
     def get(self, key: str) -> Result | None:
         """The result of a job, done or failed; None where there is none."""
@@ -182,4 +183,19 @@ def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Pat
         raise AcclimateError(
             f"the store {path} has results from other data: the images or labels of {what} were "
             f"{found[0]} for {found[1]}, and are {data} now; mend the data, or choose another store"
+        )
+
+
+def _refuse_other_model(connection: sqlite3.Connection, result: Result, path: Path) -> None:
+    """The same name must mean the same weights: what py:net:build returns may change."""
+    job, now = result.job, result.record.get("weights")
+    if now is None:
+        return
+    file = dict(zip(COLUMNS, row_of(result), strict=True))["weights"]
+    found = connection.execute(_MODEL, (job.model, file)).fetchone()
+    if found is not None and found[0] != now:
+        raise AcclimateError(
+            f"the store {path} has results from other weights of {job.model}: they were "
+            f"{found[0]}, and are {now} now; put them back, or choose another store (a model that "
+            "begins with random weights needs a seed)"
         )

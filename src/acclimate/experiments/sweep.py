@@ -87,6 +87,7 @@ def run_jobs(
             bar.update()
 
         if todo:
+            store.check_writable()
             with announced(store.path) as other:
                 if other is not None:
                     warnings.warn(_TWICE.format(other, store.path), AcclimateWarning, stacklevel=2)

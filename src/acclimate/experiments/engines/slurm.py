@@ -19,7 +19,7 @@ from acclimate.experiments.result import Result
 
 __all__ = ["SlurmEngine", "run_share"]
 
-_RESULT = ".json"
+_RESULT, _RESULTS, _REFUSED = ".json", "results-", "refused.txt"
 
 
 class SlurmEngine(Engine):
@@ -27,7 +27,8 @@ class SlurmEngine(Engine):
 
     A task that ends before its jobs do (the time limit, a lost node) is submitted again with what
     it left; the job it was at is failed after ``retries`` more times. This process has to live as
-    long as the sweep: run it on the login node. Where it is stopped, its tasks are cancelled.
+    long as the sweep: run it on the login node. Where it is stopped, its tasks are cancelled; where
+    it is killed, the next one in the same folder takes what they went on to finish.
 
     Args:
         settings: what workers are made with.
@@ -60,9 +61,11 @@ class SlurmEngine(Engine):
     def run(self, jobs: Sequence[Job], on_result: OnResult) -> None:
         """Run every job."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        # A folder of its own: what an earlier sweep left half written is not this one's.
-        results = Path(tempfile.mkdtemp(prefix="results-", dir=self.folder))
         waiting = {job.key: job for job in jobs}
+        for earlier in self.folder.glob(f"{_RESULTS}*"):  # of a sweep that did not live to read it
+            _collect(earlier, waiting, on_result, only_done=True)
+        jobs = list(waiting.values())
+        results = Path(tempfile.mkdtemp(prefix=_RESULTS, dir=self.folder))
         deaths: dict[str, int] = {}
         tasks = {}
         try:
@@ -73,6 +76,8 @@ class SlurmEngine(Engine):
                     task for task in tasks if task.done()
                 ]  # asked first: all it wrote is there
                 _collect(results, waiting, on_result)
+                if (refused := results / _REFUSED).exists():
+                    raise AcclimateError(refused.read_text(encoding="utf-8"))
                 for task in ended:
                     left = [job for job in tasks.pop(task) if job.key in waiting]
                     if left and self._given_up(left[0], deaths):
@@ -83,6 +88,9 @@ class SlurmEngine(Engine):
                         tasks[self._submit(left, results)] = left
                 if waiting and not ended:
                     time.sleep(self.poll)
+        except KeyboardInterrupt:
+            _collect(results, waiting, on_result)  # what is done is not thrown away
+            raise
         finally:
             for task in tasks:
                 task.cancel(check=False)
@@ -101,22 +109,36 @@ def run_share(settings: WorkerSettings, jobs: Sequence[dict[str, Any]], folder: 
 
     A worker whose device broke ends the task; another one goes on.
     """
-    worker = settings.worker()
+    try:
+        worker = settings.worker()
+    except AcclimateError as error:  # no task could do better
+        _write_whole(Path(folder) / _REFUSED, str(error))
+        return 0
     for plain in jobs:
         job = Job.from_dict(plain)
-        target = Path(folder) / f"{job.key}{_RESULT}"
-        part = target.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(worker.run(job).to_dict()), encoding="utf-8")
-        part.replace(target)
+        result = worker.run(job).to_dict()
+        _write_whole(Path(folder) / f"{job.key}{_RESULT}", json.dumps(result))
         if worker.broken:
             break
     return len(jobs)
 
 
-def _collect(results: Path, waiting: dict[str, Job], on_result: OnResult) -> None:
+def _write_whole(target: Path, text: str) -> None:
+    part = target.with_suffix(f".{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(target)
+
+
+def _collect(
+    results: Path, waiting: dict[str, Job], on_result: OnResult, *, only_done: bool = False
+) -> None:
     for file in sorted(results.glob(f"*{_RESULT}")):
-        if waiting.pop(file.stem, None) is not None:
-            on_result(Result.from_dict(json.loads(file.read_text(encoding="utf-8"))))
+        if file.stem not in waiting:
+            continue
+        result = Result.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        if result.status == "done" or not only_done:
+            del waiting[file.stem]
+            on_result(result)
 
 
 def _shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
@@ -148,7 +170,7 @@ def _executor(folder: Path, cluster: str | None, parameters: Mapping[str, Any]) 
     try:
         executor = submitit.AutoExecutor(folder=str(folder / "%j"), cluster=cluster)
         executor.update_parameters(**{"timeout_min": 240, **parameters})
-    except (NameError, TypeError, ValueError, RuntimeError) as error:
+    except (AssertionError, NameError, TypeError, ValueError, RuntimeError) as error:
         raise AcclimateError(
             f"submitit refuses this: {error}; --slurm cluster=local needs no SLURM"
         ) from error
