@@ -81,6 +81,19 @@ def test_a_domain_that_is_left_out_gets_what_is_best_on_the_others(hand):
     assert "no others" in measured(alone, results).missing
 
 
+def test_answers_that_no_label_has_are_counted(hand):
+    for column, name in (
+        ("error on filtered labels", "filtered_error"),
+        ("rejected inputs", "unmappable_percent"),
+    ):
+        plan = plan_cell(cell_of("tab:error_analysis_2", "IN-D real", column), hand=hand)
+        (job,) = plan.jobs
+        record = {"errors": {"final": 40.0}}
+        assert measured(plan, by_key([Result(job=job, record=record)])).value is None
+        result = Result(job=job, record={**record, name: 17.0})
+        assert measured(plan, by_key([result])).value == 17.0
+
+
 def test_the_mce_of_a_small_version_is_over_what_there_is(hand):
     scope = Scope(severities=(5,), shifts=("fog",))
     plan = plan_cell(cell_of("table-1", "ResNet50 vanilla", "w/o adapt"), hand=hand, scope=scope)

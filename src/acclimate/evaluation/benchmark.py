@@ -22,7 +22,7 @@ from acclimate.evaluation.parts import Part
 from acclimate.evaluation.report import Report
 from acclimate.evaluation.single import Evaluation, evaluate
 from acclimate.evaluation.store import ResultFile
-from acclimate.metrics import confusions, filtered_error, most_predicted, unmappable_share
+from acclimate.metrics import confusions, most_predicted
 from acclimate.models import LoadedModel
 from acclimate.recipes import get_recipe
 from acclimate.run_folder import fingerprint
@@ -198,16 +198,13 @@ class _Job:
         scoring = images.scoring
         if scoring is None or scoring.label_of is None:
             return {}
-        filtered = filtered_error(scores.predictions, scores.labels, scoring.label_of)
-        unmappable = unmappable_share(scores.predictions, scoring.label_of)
         names = self.model.classes.names if self.model.classes else None
         outputs = names or [str(number) for number in range(len(scoring.label_of))]
         most = most_predicted(
             scores.predictions, outputs, _MOST_PREDICTED, label_of=scoring.label_of
         )
         record: dict[str, Any] = {
-            "filtered_error": filtered.error,
-            "unmappable_percent": unmappable.percent,
+            **scores.mapped(scoring.label_of),
             "most_predicted": [vars(each) for each in most.classes],
         }
         asked = images.class_names or ()

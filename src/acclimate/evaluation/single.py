@@ -12,7 +12,13 @@ from acclimate.answers import Answers
 from acclimate.copying import choose_device, floating_dtype
 from acclimate.data import ImageSource
 from acclimate.errors import AcclimateError
-from acclimate.metrics import Calibration, ErrorCounts, Scoring
+from acclimate.metrics import (
+    Calibration,
+    ErrorCounts,
+    Scoring,
+    filtered_error,
+    unmappable_share,
+)
 from acclimate.outputs import logits_of
 from acclimate.passes import Passes
 
@@ -45,6 +51,15 @@ class Evaluation:
             return plain
         curve = [vars(point) for point in self.calibration.reliability()]
         return {**plain, "ece": self.calibration.ece().value, "reliability": curve}
+
+    def mapped(self, label_of: Tensor | None) -> dict[str, Any]:
+        """How many answers a map from outputs to labels has none for, and the error of the rest."""
+        if label_of is None:
+            return {}
+        return {
+            "filtered_error": filtered_error(self.predictions, self.labels, label_of).error,
+            "unmappable_percent": unmappable_share(self.predictions, label_of).percent,
+        }
 
 
 @torch.inference_mode()

@@ -20,10 +20,11 @@ _COUNTED = 200
 _LABEL_FREE = ("agreement", "confidence", "entropy", "diversity", "nuclear_norm")
 
 
-def evaluated_record(scores: Evaluation) -> dict[str, Any]:
+def evaluated_record(scores: Evaluation, images: ImageSource) -> dict[str, Any]:
     """Of a model as it is."""
     error = scores.errors.error().value
-    return {**scores.to_dict(), "errors": {"unadapted": error, "final": error}}
+    answers = scores.mapped(None if images.scoring is None else images.scoring.label_of)
+    return {**scores.to_dict(), **answers, "errors": {"unadapted": error, "final": error}}
 
 
 def adapted_record(

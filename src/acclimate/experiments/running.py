@@ -167,7 +167,7 @@ class Worker:
         if job.recipe == UNADAPTED:
             used = size or _EVALUATED_AT_ONCE
             scores = self._evaluate(loaded.model, opened, used)
-            return {**evaluated_record(scores), "batch_size": used, "recipe": None}
+            return {**evaluated_record(scores, opened.images), "batch_size": used, "recipe": None}
         with heard() as said:
             result = adapt(
                 loaded,

@@ -22,7 +22,8 @@ __all__ = ["CellPlan", "Try", "needs_no_run", "plan_cell"]
 NO_RUN = {"parameters", "adapted parameters", "classes", "optimizer.lr", "batch_size", "epochs"}
 """Metrics that are counted, or known to the library; nothing is run for them."""
 
-_PREDICTIONS = {"filtered error", "unmappable share", "most predicted classes"}
+_DRAWN = "most predicted classes"
+_MAPPED = {"filtered error", "unmappable share"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +96,8 @@ def plan_cell(
         return _lacking(cell, Lack(kind="others", what=whose, how=how))
     if needs_no_run(cell):
         return CellPlan(cell=cell)
-    if cell.metric in _PREDICTIONS:
-        return _lacking(cell, Lack(kind="predictions", what=cell.metric, how=_by_evaluate(cell)))
+    if (otherwise := _not_by_jobs(cell)) is not None:
+        return _lacking(cell, Lack(kind="predictions", what=cell.metric, how=otherwise))
     names = _names(cell, scope)
     severities = scope.severities_of(cell.severity) if _severe(cell) else ()
     if not names or (_severe(cell) and not severities):
@@ -129,10 +130,17 @@ def _lacking(cell: Cell, lack: Lack) -> CellPlan:
     return CellPlan(cell=cell, lacks=(lack,))
 
 
-def _by_evaluate(cell: Cell) -> str:
-    shift = f" --shift {cell.shift}" if cell.shift else ""
-    command = f"acclimate evaluate --model {cell.model} --dataset {cell.dataset}{shift} --root DIR"
-    return f"a store keeps no single answers; {command} prints it"
+def _not_by_jobs(cell: Cell) -> str | None:
+    """How to get what no job tells; None for the rest."""
+    if cell.metric == _DRAWN:
+        words = f"--model {cell.model} --dataset {cell.dataset} --shift {cell.shift} --root DIR"
+        return f"a store keeps no single answers; acclimate evaluate {words} prints them"
+    if cell.metric in _MAPPED and cell.dataset == "imagenet":
+        return (
+            "ImageNet's own images are not scored through the map of ImageNet-D; "
+            "acclimate.metrics.filtered_error does it with predictions and that map"
+        )
+    return None
 
 
 def _severe(cell: Cell) -> bool:

@@ -20,6 +20,7 @@ from acclimate.words import counted
 __all__ = ["Measured", "measured"]
 
 _SPREAD_OVER_SHIFTS = ("ECE", "accuracy")  # tbl:ece and tbl:forgetting print that deviation
+_ANSWERS = {"filtered error": "filtered_error", "unmappable share": "unmappable_percent"}
 _NOTES = 3
 
 
@@ -151,6 +152,8 @@ def _number(cell: Cell, result: Result, epoch: int | None) -> float | None:
     """What one result says of a cell's metric, in percent."""
     if cell.metric == "ECE":
         return None if result.ece is None else 100 * result.ece
+    if cell.metric in _ANSWERS:
+        return result.record.get(_ANSWERS[cell.metric])
     if cell.metric == "online error":
         return result.online_error
     error = result.error if epoch is None else result.after_epoch(epoch)
