@@ -123,8 +123,9 @@ def build_report(
         _section("rates", "Learning rate and epochs", found,
                  [rate_figure(*group) for group in swept[:_PANELS]], more=len(swept) - _PANELS,
                  about="The error in each cell; yellow where learning lowered it, purple where it "
-                 "raised it, against the recipe's statistics with nothing learnt. Framed: worse "
-                 "than the unadapted model. Runs of many epochs have all shorter ones in them."),
+                 "raised it, against the recipe's statistics with nothing learnt; full colour "
+                 "for a quarter of that error or more. Framed: worse than the unadapted model. "
+                 "Runs of many epochs have all shorter ones in them."),
         drawn("calibration", "Calibration", reliability_figure,
                about="On the dashed line a model is right as often as it says. ECE: expected "
                "calibration error of the curve, from 0 to 1. Bins of fewer than one image in a "

@@ -21,8 +21,8 @@ __all__ = ["rate_figure", "rate_groups"]
 
 _LEFT, _ROW, _COLUMNS, _ROWS = 70, 34, 8, 12
 _WORSE = "#c2185b"
-_FAINT = 0.02
-"""Of the error at the start: differences below are hardly coloured."""
+_FULL = 0.25
+"""Of the error at the start: what differs by that much, or more, takes the full colour."""
 _T = TypeVar("_T")
 _SWEPT = ("optimizer.lr", "epochs")
 
@@ -120,10 +120,8 @@ def _draw(grid: Grid, rates: Sequence[float], epochs: Sequence[int], title: str,
         for j, epoch in enumerate(epochs):
             if (rate, epoch) in grid:
                 gains[i, j] = grid[rate, epoch].start - grid[rate, epoch].error
-    # A collapse is far larger than any gain, which would look all alike beside it; and what rounds
-    # to the same number must not look like one.
-    least = _FAINT * max(mean.start for mean in grid.values())
-    most = max(float(np.nanmax(gains)), float(np.nanmax(np.abs(gains))) / 4, least) or 1.0
+    # The same in all figures: a point that was lost must not look like the collapse of another.
+    most = _FULL * max(mean.start for mean in grid.values()) or 1.0
     height = _ROW * len(rates)
     frame = Frame(
         left=_LEFT, top=TOP, width=WIDTH - _LEFT - 16, height=height,
