@@ -59,7 +59,8 @@ def restored(kept: Row) -> Result | None:
         return None
     errors = {theirs: kept[name] for name, theirs in ERRORS.items()}
     figures = {name: kept[name] for name in FIGURES}
-    record = {"images": kept["images"], "errors": errors, **figures, RESTORED: True}
+    counts = {"images": kept["images"], "labelled": kept["images"]}  # all of ours have labels
+    record = {**counts, "errors": errors, **figures, RESTORED: True}
     return Result(job=Job.from_dict(kept["job"]), record=record)
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/measure.py run cifar10c --root DATA --store cifar10c.db [--workers 6]
     python benchmarks/measure.py export cifar10c --store cifar10c.db
+    python benchmarks/measure.py restore cifar10c --store kept.db    # acclimate report kept.db
 
 A plan (plans/NAME.yaml) is a list of stages. Each lets ``acclimate tune`` choose options on
 hold-out shifts, and measures the choice with ``acclimate bench``: the words in it are those of the
@@ -9,7 +10,8 @@ command line, and ``bench`` takes over models and data sets. What is in the stor
 again: stop it and go on at any time. ``export`` keeps a line for every measurement in
 results/NAME.json, beside those that are there of other stores, and the choices in results/choices;
 headline.py, measured.py and methods.py make tables of them. ``run --missing`` goes on in a new
-store where the exported lines and choices end.
+store where the exported lines and choices end; ``restore`` makes a store of the lines alone, for
+``acclimate results`` and ``acclimate report``.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.workers:
         common += ["--engine", "processes", "--workers", str(args.workers)]
     if args.missing:
-        Store(args.store).add_all(filter(None, map(restored, exported(args.name))))
+        restore(args)
     status = 0
     for number, stage in enumerate(plan(args.name), start=1):
         if args.stages and number not in args.stages:
@@ -122,12 +124,23 @@ def export(args: argparse.Namespace) -> int:
     return 0
 
 
+def restore(args: argparse.Namespace) -> int:
+    """The exported lines as results of a store."""
+    lines = exported(args.name)
+    known = list(filter(None, map(restored, lines)))
+    Store(args.store).add_all(known)
+    print(f"{len(known)} results in {args.store}")
+    if unknown := len(lines) - len(known):
+        print(f"{unknown} lines are left out: the checksum of their weights was not kept")
+    return 0
+
+
 def main() -> int:
-    """Run or export."""
+    """Run, export or restore."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    one, two = commands.add_parser("run"), commands.add_parser("export")
-    for each in (one, two):
+    one, *others = (commands.add_parser(name) for name in ("run", "export", "restore"))
+    for each in (one, *others):
         each.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
         each.add_argument("--store", type=Path, required=True)
     one.add_argument("--root", type=Path, required=True, help="where the data sets lie")
@@ -137,7 +150,7 @@ def main() -> int:
     left = "only what results/NAME.json and results/choices do not have"
     one.add_argument("--missing", action="store_true", help=left)
     args = parser.parse_args()
-    return run(args) if args.command == "run" else export(args)
+    return {"run": run, "export": export, "restore": restore}[args.command](args)
 
 
 if __name__ == "__main__":

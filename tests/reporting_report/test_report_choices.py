@@ -192,8 +192,8 @@ def test_the_page_has_a_part_for_files_and_none_without(tmp_path, written):
     store.add_all(reported(CHOSEN))
     plain, told = build_report(store), build_report(store, choices=[written()])
     names = [section.name for section in plain.sections]
-    assert "choices" not in names
-    assert [s.name for s in told.sections if s.name not in names] == ["choices"]
+    assert "choice" not in names
+    assert [s.name for s in told.sections if s.name not in names] == ["choice"]
     assert told.facts == [*plain.facts, "options chosen in choice.json"]
     assert [t.name for t in told.whole] == [*(t.name for t in plain.whole), "choices"]
 

@@ -177,7 +177,7 @@ def _searches(choices: Sequence[Choices], done: Sequence[Result]) -> Section | N
     stored = {(result.job.model, result.job.recipe) for result in done}
     regret, by_shift = regret_table(choices, done), by_shift_table(choices)
     return Section(
-        name="choices",
+        name="choice",
         title="Choice of options",
         about="From the files of acclimate tune: what was searched, on which images, and what was "
         "chosen.",

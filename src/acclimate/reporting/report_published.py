@@ -14,6 +14,7 @@ from acclimate.experiments.reproduce import AtHand, Scope, measured, plan_cell
 from acclimate.experiments.reproduce.choice import Choices
 from acclimate.experiments.reproduce.searching import longest_runs
 from acclimate.experiments.result import Result
+from acclimate.parts import PARTS
 from acclimate.reporting.axes import Axis, Frame, axes, inside
 from acclimate.reporting.colours import SERIES
 from acclimate.reporting.marks import dots, line
@@ -110,7 +111,9 @@ def _choices(shown: Sequence[Chosen]) -> Choices:
     options: dict[str, dict[str, dict[str, Value]]] = {}
     for each in shown:
         model, group = each.results[0].job.model, each.results[0].job.group
-        if group == "test" and not each.mixed and not each.by_shown_error:
+        # With another part (selector=all, say) it is another method than the cell's.
+        same_method = not any(name in PARTS for name, _ in each.setting.options)
+        if group == "test" and same_method and not each.mixed and not each.by_shown_error:
             options.setdefault(model, {})[each.setting.recipe] = dict(each.setting.options)
     return Choices(options=options)
 
