@@ -80,6 +80,15 @@ def test_nothing_is_run_twice():
     assert twice == plan(options={"optimizer.lr": 0.001}).jobs()
 
 
+def test_a_stream_is_met_once_whatever_number_of_epochs():
+    asked = {"options": {"epochs": [1, 5]}, "recipes": ["ent"], "shifts": ["cifar/fog:5"]}
+    assert len(plan(**asked).jobs()) == 2
+    (job,) = plan(**asked, settings=["online"]).jobs()
+    assert "epochs" not in dict(job.options)
+    # One that begins anew with each image takes so many steps with it.
+    assert len(plan(**{**asked, "recipes": ["memo"]}, settings=["online"]).jobs()) == 2
+
+
 def test_the_model_as_it_is_has_neither_seeds_nor_options():
     jobs = plan(
         recipes=["none", "bn", "ent"],

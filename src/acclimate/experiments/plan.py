@@ -11,8 +11,9 @@ from acclimate.errors import AcclimateError
 from acclimate.experiments._grid import Grid, recipe_options
 from acclimate.experiments._plan_check import problems
 from acclimate.experiments._shift_words import group_shifts, job_shifts
-from acclimate.experiments.job import UNADAPTED, Job, Weights
+from acclimate.experiments.job import UNADAPTED, Job, Options, Weights
 from acclimate.experiments.settings import SEQUENCES, STATIONARY, Setting
+from acclimate.recipes import get_recipe
 
 __all__ = ["Plan"]
 
@@ -91,7 +92,7 @@ class Plan:
                 dataset=dataset,
                 recipe=recipe,
                 shift=shift,
-                options=options,
+                options=options if setting == STATIONARY else _of_one_pass(recipe, options),
                 seed=seed,
                 images=self.images,
                 weights=weights.get(model),
@@ -134,3 +135,13 @@ class Plan:
             how = find_dataset(dataset).how_to_get(Path("ROOT"))
             raise AcclimateError(f"{dataset} needs a root, the folder it lies in\n{how}")
         return Path(self.roots[dataset]).expanduser()
+
+
+def _of_one_pass(recipe: str, options: Options) -> Options:
+    """A stream is met once: a number of epochs must not make two jobs of one.
+
+    Recipes that begin anew with each batch take so many steps with it.
+    """
+    if get_recipe(recipe, dict(options)).episode is not None:
+        return options
+    return tuple(pair for pair in options if pair[0] != "epochs")
