@@ -73,6 +73,13 @@ def test_columns_rows_and_conditions(capfd):
     assert [line[0] for line in lines if line and line[0] in "01"] == ["0", "1"]
 
 
+def test_what_is_a_column_is_no_row(capfd):
+    assert results("--columns", "recipe") == 0
+    head = header(capfd.readouterr().out)
+    assert head[0] == "model"
+    assert "recipe" not in head
+
+
 def test_conditions_take_the_words_that_tables_have(capfd):
     Store("sweep.db").add(
         Result(job=Job(model="m", dataset="mnist", recipe="ent"), record={"errors": {"final": 7.0}})

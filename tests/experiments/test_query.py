@@ -8,7 +8,7 @@ import pytest
 
 from acclimate.data.corruptions import DEV, TEST
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Result, Store, corruption_table, pivot
+from acclimate.experiments import Result, Store, conditions, corruption_table, pivot
 from acclimate.experiments.query import needed
 from acclimate.metrics import mce
 from experiments.stored import MODEL, job, result
@@ -275,3 +275,11 @@ def test_forgetting_is_by_how_much_the_error_on_clean_images_rose(store):
 def test_nothing_gives_an_empty_table(store):
     assert show(store).row_keys == []
     assert show(store, rows=["model"]).cell((MODEL,)).value is None
+
+
+def test_options_are_sorted_by_their_numbers(store):
+    for epochs in (10, 1, 5):
+        store.add(result(recipe="rpl", options={"epochs": epochs}))
+    frame = store.select(needed("error"), conditions(["recipe=rpl", "options.epochs=*"]))
+    found = [key[-1] for key in pivot(frame, rows=["recipe", "options"]).row_keys]
+    assert found == ['{"epochs":1}', '{"epochs":5}', '{"epochs":10}']

@@ -16,6 +16,7 @@ from acclimate.errors import AcclimateError
 from acclimate.experiments import Job, Plan, Store
 from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.experiments.engines.processes import gpus
+from acclimate.experiments.settings import STATIONARY
 from acclimate.experiments.sweep import Outcome, run_jobs
 from acclimate.words import counted, option_words
 
@@ -100,21 +101,24 @@ def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
         return OK
     print(f"{len(jobs):,} jobs, {len(done):,} of them done, {len(todo):,} to run")
     if todo:
-        rows = [
-            [
-                job.model,
-                job.dataset,
-                job.shift or "clean",
-                job.recipe,
-                option_words(job.options, between=" ", none="-"),
-                str(job.seed),
-            ]
-            for job in todo[:_FIRST]
-        ]
-        print(table(rows, header=["model", "dataset", "shift", "recipe", "options", "seed"]))
+        words = list(map(_job_words, todo[:_FIRST]))
+        names = [n for n in words[0] if n != "setting" or any(job.setting for job in jobs)]
+        print(table([[each[name] for name in names] for each in words], header=names))
     if len(todo) > _FIRST:
         print(f"… and {len(todo) - _FIRST:,} more")
     return OK
+
+
+def _job_words(job: Job) -> dict[str, str]:
+    return {
+        "model": job.model,
+        "dataset": job.dataset,
+        "shift": job.shift or "clean",
+        "setting": job.setting or STATIONARY,
+        "recipe": job.recipe,
+        "options": option_words(job.options, between=" ", none="-"),
+        "seed": str(job.seed),
+    }
 
 
 def failures(outcome: Outcome, args: argparse.Namespace) -> list[str]:

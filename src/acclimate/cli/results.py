@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_options", "run"]
 
+_ROWS = "model,recipe"
 _REASONS = 3
 
 
@@ -29,7 +30,7 @@ def add_options(parser: Any) -> None:
     add("store", metavar="STORE", help="the file that acclimate bench wrote")
     which = "model=wrn*, severity=1,5, options.optimizer.lr=1e-3; repeatable"
     add("--where", metavar="COLUMN=VALUE", action="append", default=[], help=which)
-    add("--rows", metavar="NAMES", default="model,recipe", help="default: %(default)s")
+    add("--rows", metavar="NAMES", help=f"default: {_ROWS}, less what are columns")
     add("--columns", metavar="NAMES", default="", help="corruption, severity, ... (default: none)")
     values = "error, online, unadapted, mce, ece, seconds, memory, forgetting"
     add("--value", metavar="NAME", default="error", help=f"{values} (default: %(default)s)")
@@ -103,7 +104,10 @@ def _table(store: Store, args: argparse.Namespace) -> Table:
     from acclimate.experiments import conditions, corruption_table, pivot
     from acclimate.experiments.query import needed
 
-    rows, columns = _names(args.rows), _names(args.columns)
+    columns = _names(args.columns)
+    rows = _names(args.rows or _ROWS)
+    if args.rows is None:
+        rows = [name for name in rows if name not in columns] or rows
     frame = store.select(needed(args.value, [*rows, *columns]), conditions(args.where))
     _refuse_none(len(frame), args)
     if columns == ["corruption"]:

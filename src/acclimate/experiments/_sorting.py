@@ -185,6 +185,8 @@ def ordered(names: Sequence[str], keys: set[Key]) -> list[Key]:
         if name == "corruption":
             place = _PAPER_ORDER.get(value.removesuffix("-procedural"), len(_PAPER_ORDER))
             return (1, place, value)
+        if name == "options":
+            return (2, [(key, *rank("", each)) for key, each in sorted(json.loads(value).items())])
         return (2, str(value)) if isinstance(value, str) else (1, value)
 
     return sorted(keys, key=lambda key: [rank(*pair) for pair in zip(names, key, strict=True)])
