@@ -77,6 +77,9 @@ def test_what_tasks_finished_after_their_sweep_was_killed_is_taken(settings, tmp
     engine.run(jobs, results.append)
     assert submitted == jobs[1:]  # what failed is run again
     assert {result.job: result.status for result in results} == dict.fromkeys(jobs, "done")
+    run_share(settings, [jobs[0].to_dict()], str(left))
+    engine.run(jobs[:1], results.append)  # nothing is left to submit
+    assert (len(submitted), len(results)) == (2, 4)
 
 
 def test_a_worker_that_cannot_be_made_ends_the_sweep_with_the_reason(settings, tmp_path):

@@ -71,13 +71,6 @@ def test_results_of_other_weights_under_the_same_name_are_refused(store):
     assert store.add(result(model="acclimate:digits", record={"weights": "5648b49b"}))
 
 
-def test_a_store_that_cannot_be_written_to_is_told_at_once(store):
-    store.check_writable()
-    store.path.write_bytes(b"")
-    with pytest.raises(AcclimateError):
-        store.check_writable()
-
-
 def test_results_from_other_data_are_refused(store):
     store.add(result())
     with pytest.raises(AcclimateError, match=r"from other data: .* cifar/fog:3 of cifar10"):

@@ -72,6 +72,16 @@ def test_a_data_set_without_a_root_is_refused_before_anything_runs(store):
     assert len(store) == 0
 
 
+def test_a_store_that_cannot_be_written_to_is_told_before_anything_runs(roots, store, monkeypatch):
+    def refused(path):
+        raise AcclimateError(f"cannot write to {path}")
+
+    monkeypatch.setattr("acclimate.experiments.store.transaction", refused)
+    monkeypatch.setattr(Worker, "run", lambda worker, job: pytest.fail("a job was run"))
+    with pytest.raises(AcclimateError, match="cannot write to"):
+        run_plan(plan(), store, engine(roots), progress=False)
+
+
 def test_smaller_batches_are_counted(roots, store, monkeypatch):
     real = Worker._attempt
 

@@ -86,6 +86,17 @@ def test_what_a_recipe_is_compared_with_is_of_the_same_images(tmp_path):
     assert found["bn"]["corruptions"] == "test, severity 3, 5"
     (same,) = sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["bn"])
     assert found["ent"]["BN %"] == f"{same.error:.1f}"
+    store.add_all(sweep(models=["n"], corruptions=["fog", "frost"], recipes=["none", "bn"]))
+    store.add_all(sweep(models=["n"], corruptions=["fog", "snow"], recipes=["rpl"]))
+    store.add_all(sweep(models=["n"], corruptions=["snow"], recipes=["ent"]))
+    found = {
+        row["recipe"]: row
+        for row in rows(section(build_report(store), "results").tables[0])
+        if row["model"] == "n"
+    }
+    both = sweep(models=["m"], corruptions=["fog"], recipes=["bn"])
+    assert found["rpl"]["BN %"] == f"{sum(r.error for r in both) / 2:.1f} (1 of 15)"
+    assert found["ent"]["BN %"] == "–"
 
 
 def test_what_a_row_covers_is_said_once_in_the_table_of_corruptions_too(tmp_path):
@@ -234,6 +245,7 @@ def test_settings_that_were_chosen_on_hold_out_images_are_compared(tmp_path):
     # Which of the two is better is only told by what is shown.
     assert not section(build_report(store), "published").figures
     store.add_all(sweep(**tried, grid=rates, corruptions=["spatter"]))
+    store.add_all(sweep(**tried, corruptions=["fog"]))  # as it is, which nobody chose
     (figure,) = section(build_report(store), "published").figures
     (point,) = rows(figure.table)
     assert point["cell"] == "tbl:detailed-corruptions-cifarc: WRN-40-2 AM, ENT, fog (error)"

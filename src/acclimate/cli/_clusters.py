@@ -65,7 +65,7 @@ def _refuse(args: argparse.Namespace, allowed: tuple[str, ...]) -> None:
         if getattr(args, name) not in (None, []) and name not in allowed:
             option = "--" + name.replace("_", "-")
             engine = "slurm" if name == "slurm" else "ray"
-            got = "another" if args.engine is None else f"--engine {args.engine}"
+            got = "no --engine" if args.engine is None else f"--engine {args.engine}"
             raise AcclimateError(f"{option} is for --engine {engine}, got {got}")
 
 

@@ -61,7 +61,7 @@ def tune_plan(args: argparse.Namespace) -> Plan:
     asked = {word.partition("=")[0].strip(): word.partition("=")[2] for word in args.set}
     for option, values in asked.items():
         if option == "epochs" or (option.endswith(":epochs") and "," in values):
-            most = values.rpartition(",")[2].strip()
+            most = max(values.split(","), key=lambda word: (len(word.strip()), word)).strip()
             raise AcclimateError(
                 f"expected --epochs {most}, got --set {option}={values}: one run tells of all "
                 "smaller numbers of epochs"
@@ -69,7 +69,7 @@ def tune_plan(args: argparse.Namespace) -> Plan:
     rates = ",".join(preset.rates if preset else _RATES)
     given.set += [
         f"{recipe}:optimizer.lr={rates}"
-        for recipe in given.recipes
+        for recipe in dict.fromkeys(given.recipes)
         if get_recipe(recipe).objective is not None
         and not asked.keys() & {"optimizer.lr", f"{recipe}:optimizer.lr"}
     ]

@@ -97,8 +97,9 @@ def _value(name: str, value: Any, plain: Mapping[str, Any]) -> Any:
     if name == "set" and not isinstance(value, Mapping):
         raise AcclimateError(f"set: expected options such as optimizer.lr: [1e-3], got {value!r}")
     if name == "set":
-        for option in value:
-            _word(name, option)
+        for option, below in value.items():
+            for word in (option, *(below if isinstance(below, Mapping) else ())):
+                _word(name, word)
     if name == "split" and value is not None:
         return _word(name, value)
     if name == "forgetting" and not isinstance(value, bool):

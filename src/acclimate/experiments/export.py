@@ -62,7 +62,10 @@ def read_json(path: str | Path) -> list[Result]:
         raise AcclimateError(f"{path} is damaged: expected its version and a list of results")
     if version > _VERSION:
         raise AcclimateError(f"{path} was written by a newer acclimate; update this one")
-    return [Result.from_dict(each) for each in results]
+    try:
+        return [Result.from_dict(each) for each in results]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise AcclimateError(f"{path} is damaged: {error!r} in one of its results") from error
 
 
 def _to_json(results: Sequence[Result]) -> Writer:

@@ -26,8 +26,8 @@ _OTHER = (
     "AND split IS ? AND preprocessing IS ? AND setting IS ? AND data"
 )
 _MODEL = (
-    "SELECT json_extract(record, '$.weights') FROM results WHERE model = ? AND weights IS ? "
-    "AND json_extract(record, '$.weights') IS NOT NULL LIMIT 1"
+    "SELECT json_extract(record, '$.weights') AS found FROM results WHERE model = ? "
+    "AND weights IS ? AND found {} LIMIT 1"
 )
 _INSERT = f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * len(COLUMNS))})"
 
@@ -53,6 +53,7 @@ class Store:
         create: False refuses a path where nothing is.
 
     >>> import tempfile
+    >>> from acclimate.experiments import Job
     >>> store = Store(Path(tempfile.mkdtemp()) / "results.db")
     >>> job = Job(model="acclimate:digits", dataset="mnist", recipe="ent")
     >>> store.add(Result(job=job, record={"errors": {"final": 7.5}}))
@@ -103,7 +104,7 @@ class Store:
         return Added(new=new, replaced=replaced, kept=kept)
 
     def check_writable(self) -> None:
-        """Refuse what `add` would refuse, before anything is computed."""
+        """Refuse a file that cannot be written to, before anything is computed."""
         with transaction(self.path):
             pass
 
@@ -192,8 +193,10 @@ def _refuse_other_model(connection: sqlite3.Connection, result: Result, path: Pa
     if now is None:
         return
     file = dict(zip(COLUMNS, row_of(result), strict=True))["weights"]
-    found = connection.execute(_MODEL, (job.model, file)).fetchone()
-    if found is not None and found[0] != now:
+    if connection.execute(_MODEL.format("= ?"), (job.model, file, now)).fetchone() is not None:
+        return
+    found = connection.execute(_MODEL.format("IS NOT NULL"), (job.model, file)).fetchone()
+    if found is not None:
         raise AcclimateError(
             f"the store {path} has results from other weights of {job.model}: they were "
             f"{found[0]}, and are {now} now; put them back, or choose another store (a model that "

@@ -185,11 +185,13 @@ class _Baselines:
         else:
             return Cell(value=None)
         cell = self._table.cell(other)
-        if not self.places[key] < self.places[other]:
-            return cell
+        if self.places[other] <= self.places[key]:
+            return cell  # if of fewer, that is said beside it
         # A mean over all severities says nothing beside one over the highest.
         rows = zip(self._frame.rows, self._keys(), self._where(), strict=True)
         same = [row for row, mine, place in rows if mine == other and place in self.places[key]]
+        if not same:
+            return Cell(value=None)
         few = pivot(replace(self._frame, rows=same), rows=self._table.rows).cell(other)
         same_of = ("value", "std", "shifts", "parts", "images")
         return replace(cell, **{name: getattr(few, name) for name in same_of})

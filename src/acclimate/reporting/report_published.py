@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -77,7 +77,7 @@ def published_points(
     # The whole first: a small version counts only where there is nothing else.
     scopes = [Scope(images=size) for size in sizes]
     scopes += [Scope(images=size, severities=severities) for size in sizes if severities]
-    settings = [Choices(), _choices(shown)]
+    settings = [*_choices(shown), Choices()]
     found = (_point(cell, hand, scopes, known, cells, settings) for cell in cells)
     return [point for point in found if point is not None]
 
@@ -106,16 +106,20 @@ def _point(
     return None
 
 
-def _choices(shown: Sequence[Chosen]) -> Choices:
-    """The options of settings that stand for a recipe, as a choice file would have them."""
-    options: dict[str, dict[str, dict[str, Value]]] = {}
+def _choices(shown: Sequence[Chosen]) -> list[Choices]:
+    """The options of settings that stand for a recipe, as choice files would have them.
+
+    One for each of several data sets, weights and numbers of images.
+    """
+    found: dict[Hashable, dict[str, dict[str, dict[str, Value]]]] = {}
     for each in shown:
-        model, group = each.results[0].job.model, each.results[0].job.group
+        job = each.results[0].job
         # With another part (selector=all, say) it is another method than the cell's.
         same_method = not any(name in PARTS for name, _ in each.setting.options)
-        if group == "test" and same_method and not each.mixed and not each.by_shown_error:
-            options.setdefault(model, {})[each.setting.recipe] = dict(each.setting.options)
-    return Choices(options=options)
+        if job.group == "test" and same_method and not each.mixed and not each.by_shown_error:
+            options = found.setdefault((job.dataset, job.weights, job.images), {})
+            options.setdefault(job.model, {})[each.setting.recipe] = dict(each.setting.options)
+    return [Choices(options=options) for options in found.values()]
 
 
 def _weights(results: Iterable[Result]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -65,6 +66,8 @@ class SlurmEngine(Engine):
         for earlier in self.folder.glob(f"{_RESULTS}*"):  # of a sweep that did not live to read it
             _collect(earlier, waiting, on_result, only_done=True)
         jobs = list(waiting.values())
+        if not jobs:
+            return
         results = Path(tempfile.mkdtemp(prefix=_RESULTS, dir=self.folder))
         deaths: dict[str, int] = {}
         tasks = {}
@@ -76,7 +79,8 @@ class SlurmEngine(Engine):
                     task for task in tasks if task.done()
                 ]  # asked first: all it wrote is there
                 _collect(results, waiting, on_result)
-                if (refused := results / _REFUSED).exists():
+                refused = results / _REFUSED
+                if refused.exists() and len(waiting) == len(jobs):  # else it may be one node's
                     raise AcclimateError(refused.read_text(encoding="utf-8"))
                 for task in ended:
                     left = [job for job in tasks.pop(task) if job.key in waiting]
@@ -88,6 +92,7 @@ class SlurmEngine(Engine):
                         tasks[self._submit(left, results)] = left
                 if waiting and not ended:
                     time.sleep(self.poll)
+            shutil.rmtree(results, ignore_errors=True)  # all of it is in the store
         except KeyboardInterrupt:
             _collect(results, waiting, on_result)  # what is done is not thrown away
             raise
@@ -111,7 +116,7 @@ def run_share(settings: WorkerSettings, jobs: Sequence[dict[str, Any]], folder: 
     """
     try:
         worker = settings.worker()
-    except AcclimateError as error:  # no task could do better
+    except AcclimateError as error:
         _write_whole(Path(folder) / _REFUSED, str(error))
         return 0
     for plain in jobs:
@@ -139,6 +144,7 @@ def _collect(
         if result.status == "done" or not only_done:
             del waiting[file.stem]
             on_result(result)
+            file.unlink()  # one that the store refused is to be run next time, not read again
 
 
 def _shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:

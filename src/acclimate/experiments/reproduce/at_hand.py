@@ -133,7 +133,9 @@ def _some_of(name: str, hand: AtHand) -> bool:
     if not shifts:
         return hand.problem(name) is None
     return any(
-        hand.problem(name, shifts=(shift,), severities=SEVERITIES) is None for shift in shifts
+        hand.problem(name, shifts=(shift,), severities=(severity,)) is None
+        for shift in shifts
+        for severity in SEVERITIES
     )
 
 

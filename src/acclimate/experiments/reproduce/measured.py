@@ -67,7 +67,9 @@ def measured(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
         if (value := _value(plan.cell, each, results, epoch)) is not None
     ]
     if not found:
-        return Measured(value=None, missing=f"the runs have no {plan.cell.metric}")
+        older = "; kept by an older version, another --store runs them anew"
+        more = older if plan.cell.metric in _ANSWERS else ""
+        return Measured(value=None, missing=f"the runs have no {plan.cell.metric}{more}")
     if plan.cell.chosen_on == ON_OTHERS:
         return _chosen_on_others(plan, results)
     best = (max if plan.cell.metric == "accuracy" else min)(found, key=lambda item: item[0])
@@ -87,9 +89,10 @@ def measured(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
 def _chosen_on_others(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
     """Each domain with what is best on the others, seed by seed."""
     by_setting = [
-        _by_seed(plan.cell, each, results, epoch)
+        numbers
         for each in plan.tries
         for epoch in each.setting.epochs or (None,)
+        if (numbers := _by_seed(plan.cell, each, results, epoch))
     ]
     values = []
     for seed, domains in by_setting[0].items():
@@ -98,7 +101,6 @@ def _chosen_on_others(plan: CellPlan, results: Mapping[str, Result]) -> Measured
         errors = [
             {name: fmean(numbers.values()) for name, numbers in found[seed].items()}
             for found in by_setting
-            if found
         ]
         value = _reduction(plan.cell)({name: {None: e} for name, e in left_out(errors).items()})
         assert value is not None
