@@ -61,6 +61,30 @@ def test_a_job_that_kills_its_worker_is_given_up(settings, tmp_path, monkeypatch
     assert "2 times" in results[0].message
 
 
+def test_a_worker_that_is_killed_for_its_memory_is_followed_by_one_with_smaller_batches(
+    settings, tmp_path, monkeypatch
+):
+    (tmp_path / "greedy_net.py").write_text(
+        "import os, signal\n"
+        "from acclimate.models import load\n"
+        "def end(net, inputs):\n"
+        "    if len(inputs[0]) > 64: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def build():\n"
+        "    net = load('acclimate:digits').model\n"
+        "    net.register_forward_pre_hook(end)\n"
+        "    return net\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    results = []
+    ProcessEngine(settings, workers=1).run([a_job(model="py:greedy_net:build")], results.append)
+    (result,) = results
+    assert (result.status, result.record["batch_size"]) == ("done", 64)
+    assert any(
+        note.startswith("out of memory by all signs, its process was killed, with batches of 128, ")
+        for note in result.record["notes"]
+    )
+
+
 def test_a_device_that_breaks_costs_a_worker_and_no_result(settings, tmp_path, monkeypatch):
     write_unlucky_nets(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -92,10 +92,14 @@ class Worker:
         self._models = ModelCache(self.device)
         self._clean: tuple[tuple[str, str], ErrorCounts] | None = None
 
-    def run(self, job: Job) -> Result:
-        """The result of a job; a failed one, with the reason, where there is no other."""
+    def run(self, job: Job, *, halvings: int = 0) -> Result:
+        """The result of a job; a failed one, with the reason, where there is no other.
+
+        ``halvings`` of the batch come before the first attempt: processes before this one were
+        killed with it.
+        """
         try:
-            return self._run(job)
+            return self._run(job, halvings)
         except AcclimateError as error:
             return Result.failed(job, str(error))
         except Exception as error:  # one broken job must not take the sweep with it
@@ -104,7 +108,7 @@ class Worker:
             place = f"{Path(where.filename).name}:{where.lineno}"
             return Result.failed(job, f"{type(error).__name__}: {error} ({place})")
 
-    def _run(self, job: Job) -> Result:
+    def _run(self, job: Job, halvings: int) -> Result:
         began = time.perf_counter()
         loaded = self._models.load(job)
         met: Met | None = None
@@ -129,16 +133,20 @@ class Worker:
         attempt = partial(self._attempt, job, loaded, opened)
         if met is not None:
             attempt = partial(self._stream, job, loaded, met)
-        found = self._with_less_memory(job, loaded, len(opened.images), attempt)
+        found = self._with_less_memory(job, loaded, len(opened.images), attempt, halvings)
         notes = [*opened.notes, *unlike, *found.pop("notes", [])]
         return Result(job=job, record={**about, **found, **peak(self.device), "notes": notes})
 
     def _with_less_memory(
-        self, job: Job, loaded: LoadedModel, images: int, attempt: Attempt
+        self, job: Job, loaded: LoadedModel, images: int, attempt: Attempt, halvings: int
     ) -> dict[str, Any]:
         """Run a job; where memory runs out, again with half the batch, down to the smallest."""
         size: int | None = None
         notes: list[str] = []
+        if halvings:
+            asked = _batch_size(job, loaded, images)
+            size = max(self.smallest_batch, asked >> halvings)
+            notes.append(_smaller(job, asked, size, by="by all signs, its process was killed, "))
         while True:
             try:
                 began = time.perf_counter()
@@ -157,8 +165,7 @@ class Worker:
                         f"least that is tried; {str(error).splitlines()[0] if str(error) else ''}"
                     ) from error
             # Outside of the handler, where the error no longer holds on to the tensors.
-            rate = "" if job.recipe == UNADAPTED else "; the learning rate follows linearly"
-            notes.append(f"{OUT_OF_MEMORY} with batches of {tried}, tried {size} instead{rate}")
+            notes.append(_smaller(job, tried, size))
             free_memory()
 
     def _attempt(
@@ -227,6 +234,11 @@ class Worker:
             device=self.device,
             progress=self.progress,
         ).to_dict()
+
+
+def _smaller(job: Job, tried: int, size: int, *, by: str = "") -> str:
+    rate = "" if job.recipe == UNADAPTED else "; the learning rate follows linearly"
+    return f"{OUT_OF_MEMORY} {by}with batches of {tried}, tried {size} instead{rate}"
 
 
 def _batch_size(job: Job, loaded: LoadedModel, images: int) -> int:

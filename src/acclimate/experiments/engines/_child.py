@@ -37,11 +37,11 @@ class Child:
         self.process.start()
         theirs.close()  # so that the pipe ends when the worker does
 
-    def give(self, job: Job) -> bool:
-        """Send a job; False where the process has gone meanwhile."""
+    def give(self, job: Job, *, halvings: int = 0) -> bool:
+        """Send a job, with batches halved so often; False where the process has gone meanwhile."""
         self.job = job
         try:
-            self.pipe.send(job.to_dict())
+            self.pipe.send((job.to_dict(), halvings))
         except OSError:
             return False
         return True
@@ -60,6 +60,12 @@ class Child:
         except (EOFError, OSError):
             pass
         return messages
+
+    @property
+    def killed(self) -> bool:
+        """Whether it was ended as the system does when memory runs out."""
+        self.process.join(timeout=5)
+        return self.process.exitcode == -signal.SIGKILL
 
     @property
     def end(self) -> str:
@@ -97,10 +103,11 @@ def _work(pipe: Connection, settings: WorkerSettings, threads: int | None) -> No
         return
     pipe.send(None)
     while not worker.broken:
-        plain = pipe.recv()
-        if plain is None:
+        sent = pipe.recv()
+        if sent is None:
             return
-        result = worker.run(Job.from_dict(plain))
+        plain, halvings = sent
+        result = worker.run(Job.from_dict(plain), halvings=halvings)
         pipe.send((result.to_dict(), worker.broken))
 
 

@@ -29,7 +29,8 @@ class ProcessEngine(Engine):
 
     With GPUs, worker ``i`` has GPU ``i`` (modulo their number), without them its share of the
     cores. A worker that dies, or whose GPU can no longer be used, is replaced; its job is run
-    again, and failed after ``retries`` more times. A script that starts this needs
+    again, and failed after ``retries`` more times; from the second time on that it was killed, as
+    the system does when memory runs out, with half the batch. A script that starts this needs
     ``if __name__ == "__main__":``, as with all that is spawned.
 
     Args:
@@ -51,6 +52,7 @@ class ProcessEngine(Engine):
         self._leaving: list[Child] = []
         self._number = 0
         self._false_starts = 0
+        self._killed: dict[str, int] = {}
 
     def run(self, jobs: Sequence[Job], on_result: OnResult) -> None:
         """Run every job."""
@@ -106,7 +108,8 @@ class ProcessEngine(Engine):
         # The next job first: nobody has to wait while a result is written.
         job = handout.next(child.number)
         if job is not None:
-            child.give(job)  # where that fails the process has died, and is seen to as such
+            # Where that fails the process has died, and is seen to as such.
+            child.give(job, halvings=max(0, self._killed.get(job.key, 0) - 1))
         if result is not None:
             on_result(result)
         if job is None:
@@ -116,6 +119,8 @@ class ProcessEngine(Engine):
 
     def _replace(self, child: Child, handout: Handout, on_result: OnResult) -> None:
         how = child.end
+        if child.job is not None and child.killed:
+            self._killed[child.job.key] = self._killed.get(child.job.key, 0) + 1
         self._children.remove(child)
         child.stop()
         handout.give_back(child.number)

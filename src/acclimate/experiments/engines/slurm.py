@@ -98,7 +98,8 @@ class SlurmEngine(Engine):
             raise
         finally:
             for task in tasks:
-                task.cancel(check=False)
+                if waiting and not task.done():  # else it ends by itself
+                    task.cancel(check=False)
 
     def _submit(self, share: Sequence[Job], results: Path) -> Any:
         plain = [job.to_dict() for job in share]
