@@ -77,3 +77,9 @@ def test_mistakes_are_said_before_anything_runs(tmp_path):
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(AcclimateError, match="expected JSON"):
         read_choices(tmp_path / "broken.json")
+
+
+def test_a_number_in_quotes_is_the_number(tmp_path):
+    (tmp_path / "choice.json").write_text('{"ent": {"optimizer.lr": "1e-3", "epochs": "2"}}')
+    options = read_choices(tmp_path / "choice.json").find("m", "ent").options
+    assert options == {"optimizer.lr": 0.001, "epochs": 2}

@@ -32,7 +32,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
         name: getattr(args, name) for name in _NAMED if getattr(args, name, None) is not None
     }
     if args.plan is not None:
-        plan = replace(Plan.from_yaml(args.plan), **given)
+        plan = _narrowed(Plan.from_yaml(args.plan), given)
     elif "models" in given and "datasets" in given:
         plan = Plan(**given)
     else:
@@ -41,7 +41,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
     plan = replace(
         plan,
         options=_merged(plan.options, _grid(args.set, plan.recipes)),
-        roots=_only(plan.datasets, {**plan.roots, **roots}),
+        roots={**plan.roots, **roots},
         weights={**plan.weights, **_by_name(args.weights, plan.models, what="--weights")},
     )
     plan.check()
@@ -126,6 +126,17 @@ def _by_name(words: Sequence[str], names: Sequence[str], *, what: str) -> dict[s
     return found
 
 
-def _only(names: Sequence[str], paths: Mapping[str, str]) -> dict[str, str]:
-    """A file's roots may be of more data sets than the options leave of it."""
-    return {name: path for name, path in paths.items() if name in names}
+def _narrowed(plan: Plan, given: Mapping[str, Any]) -> Plan:
+    """A file's plan with the options, without what it says of recipes and data they leave out."""
+    left = replace(plan, **given)
+    gone = {*plan.recipes, *plan.datasets, *plan.models} - {
+        *left.recipes,
+        *left.datasets,
+        *left.models,
+    }
+    return replace(
+        left,
+        options={name: value for name, value in plan.options.items() if name not in gone},
+        roots={name: value for name, value in plan.roots.items() if name not in gone},
+        weights={name: value for name, value in plan.weights.items() if name not in gone},
+    )

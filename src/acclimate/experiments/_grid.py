@@ -12,7 +12,7 @@ from acclimate.parts import PARTS
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
 
-__all__ = ["Grid", "combinations", "recipe_options"]
+__all__ = ["Grid", "combinations", "recipe_options", "typed_options"]
 
 Grid: TypeAlias = Mapping[str, Any]
 """Values, or a list of them, by option; and grids of single recipes by the recipe's name."""
@@ -28,7 +28,7 @@ def recipe_options(recipe: str, grid: Grid) -> list[Options]:
     [()]
     """
     chosen = combinations(recipe, grid)
-    typed = [_typed(get_recipe(recipe, options), options) for options in chosen]
+    typed = [typed_options(get_recipe(recipe, options), options) for options in chosen]
     return list(dict.fromkeys(typed))
 
 
@@ -63,7 +63,7 @@ def _listed(key: str, value: Any) -> Sequence[Value]:
     return values
 
 
-def _typed(recipe: Recipe, options: Mapping[str, Any]) -> Options:
+def typed_options(recipe: Recipe, options: Mapping[str, Any]) -> Options:
     """1e-3 typed as a word and 0.001 are one option: what the recipe made of it is kept."""
     typed: dict[str, Value] = {}
     for key, value in options.items():

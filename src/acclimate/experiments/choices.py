@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acclimate.errors import AcclimateError
+from acclimate.experiments._grid import typed_options
 from acclimate.experiments._selection_states import place_of
 from acclimate.experiments.choice_search import Search, search_of
 from acclimate.experiments.job import UNADAPTED, Job, Value
@@ -134,8 +135,10 @@ def _chosen(recipe: str, entry: Mapping[str, Any], path: str | Path) -> Chosen:
 
 
 def _options(recipe: str, options: Any, path: str | Path) -> Mapping[str, Value]:
-    get_recipe(recipe, _mapping(options, path))  # unknown names show before anything runs
-    return dict(options)
+    given = _mapping(options, path)
+    # Unknown names show before anything runs, and 1e-3 in quotes is the number.
+    typed = dict(typed_options(get_recipe(recipe, given), given))
+    return {name: typed[name] for name in given}
 
 
 def _mapping(value: Any, path: str | Path) -> Mapping[str, Any]:
