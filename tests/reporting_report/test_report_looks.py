@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from acclimate.experiments import Store
 from acclimate.reporting.colours import SERIES
 from acclimate.reporting.report_build import build_report
 from acclimate.reporting.report_looks import looks
 from acclimate.reporting.report_settings import Panel, Setting
-from reporting_report.report_store import sweep
+from reporting_report.report_store import section, sweep
 
 PANEL = Panel("m", "", "cifar10", "", "cifar", 0, "test", 0)
 
@@ -45,3 +46,13 @@ def test_past_the_last_colour_dashes_and_rings_tell_recipes_apart():
     assert first.colour == again.colour
     assert (first.dash, first.again) == ("", 0)
     assert (again.dash, again.again) == ("6 4", 1)
+
+
+def test_recipes_with_the_same_error_are_all_seen(tmp_path):
+    store = Store(tmp_path / "same.db")
+    for each in sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["bn"]):
+        store.add(each)
+        store.add(replace(each, job=replace(each.job, recipe="rotta")))
+    (figure,) = section(build_report(store), "corruptions").figures
+    heights = re.findall(r'<circle[^>]*cy="([\d.]+)"', figure.svg.split("top-1 error %")[0])
+    assert len(heights) == len(set(heights)) == 3  # unadapted and both, at different heights

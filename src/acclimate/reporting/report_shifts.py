@@ -33,6 +33,7 @@ from acclimate.words import counted
 __all__ = ["dumbbell_figure", "shift_tables"]
 
 _LEFT, _ROW = 132, 22
+_APART, _SPREAD = 0.14, 0.7  # of a row: two dots, and all of it
 
 
 def shift_tables(store: Store, where: Sequence[Condition] = ()) -> list[ReportTable]:
@@ -136,8 +137,13 @@ def _draw(
         (a, b), (at, _) = frame.place([min(values), max(values)], [y, y])
         bar = f"M{a:.2f} {at:.2f}H{b:.2f}"
         marks.append(element("path", class_="grid", d=bar, stroke_width=3))
-    for name, errors in series.items():
-        places = [(errors[s], len(shifts) - i - 0.5) for i, s in enumerate(shifts) if s in errors]
+    apart = min(_APART, _SPREAD / len(series))
+    for number, (name, errors) in enumerate(series.items()):
+        # A little apart: of two with the same error the one below would not be seen.
+        middle = 0.5 + apart * (number - (len(series) - 1) / 2)
+        places = [
+            (errors[s], len(shifts) - i - middle) for i, s in enumerate(shifts) if s in errors
+        ]
         marks.append(dots(frame, *zip(*places, strict=True), colour=drawn[name].colour, radius=5,
                           ring=drawn[name].again > 0))  # fmt: skip
     below = TOP + height + 56
