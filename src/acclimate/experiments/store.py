@@ -29,6 +29,7 @@ _MODEL = (
     "SELECT json_extract(record, '$.weights') AS found FROM results WHERE model = ? "
     "AND weights IS ? AND found {} LIMIT 1"
 )
+_FILE = list(COLUMNS).index("weights")
 _INSERT = f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
@@ -98,8 +99,9 @@ class Store:
                     kept += 1
                     continue
                 _refuse_other_data(connection, result, self.path)
-                _refuse_other_model(connection, result, self.path)
-                connection.execute(_INSERT, row_of(result))
+                row = row_of(result)
+                _refuse_other_model(connection, result, row[_FILE], self.path)
+                connection.execute(_INSERT, row)
                 new, replaced = new + (found is None), replaced + (found is not None)
         return Added(new=new, replaced=replaced, kept=kept)
 
@@ -187,12 +189,13 @@ def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Pat
         )
 
 
-def _refuse_other_model(connection: sqlite3.Connection, result: Result, path: Path) -> None:
+def _refuse_other_model(
+    connection: sqlite3.Connection, result: Result, file: str | None, path: Path
+) -> None:
     """The same name must mean the same weights: what py:net:build returns may change."""
     job, now = result.job, result.record.get("weights")
     if now is None:
         return
-    file = dict(zip(COLUMNS, row_of(result), strict=True))["weights"]
     if connection.execute(_MODEL.format("= ?"), (job.model, file, now)).fetchone() is not None:
         return
     found = connection.execute(_MODEL.format("IS NOT NULL"), (job.model, file)).fetchone()

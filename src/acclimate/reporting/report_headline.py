@@ -172,42 +172,38 @@ class _Baselines:
 
     def __init__(self, frame: Frame, table: Table) -> None:
         self._frame, self._table = frame, table
-        self.places: dict[tuple[Any, ...], set[_Place]] = {}
-        for key, place in zip(self._keys(), self._where(), strict=True):
-            self.places.setdefault(key, set()).add(place)
+        self._rows: dict[tuple[Any, ...], list[tuple[_Place, tuple[Any, ...]]]] = {}
+        keys = zip(*map(frame.column, table.rows), strict=True)
+        places = zip(frame.column("corruption"), frame.column("severity"), strict=True)
+        for key, place, row in zip(keys, places, frame.rows, strict=True):
+            self._rows.setdefault(key, []).append((place, row))
+        self.places = {key: {place for place, _ in rows} for key, rows in self._rows.items()}
+        self._found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        for key in table.row_keys:  # without options, where a recipe has both
+            self._found.setdefault(self._compared(key), key)
 
     def beside(self, key: tuple[Any, ...], recipe: str) -> Cell:
-        """The cell of a recipe (without options, where it has both) for the row of ``key``."""
-        of = self._table.rows.index("recipe")
-        for other in self._table.row_keys:
-            if other[of] == recipe and self._rest(other) == self._rest(key):
-                break
-        else:
+        """The cell of a recipe for the row of ``key``."""
+        other = self._found.get(self._compared(key, recipe))
+        if other is None:
             return Cell(value=None)
-        cell = self._table.cell(other)
-        if self.places[other] <= self.places[key]:
+        cell, places = self._table.cell(other), self.places[key]
+        if self.places[other] <= places:
             return cell  # if of fewer, that is said beside it
         # A mean over all severities says nothing beside one over the highest.
-        rows = zip(self._frame.rows, self._keys(), self._where(), strict=True)
-        same = [row for row, mine, place in rows if mine == other and place in self.places[key]]
+        same = [row for place, row in self._rows[other] if place in places]
         if not same:
             return Cell(value=None)
         few = pivot(replace(self._frame, rows=same), rows=self._table.rows).cell(other)
         same_of = ("value", "std", "shifts", "parts", "images")
         return replace(cell, **{name: getattr(few, name) for name in same_of})
 
-    def _keys(self) -> list[tuple[Any, ...]]:
-        return list(zip(*(self._frame.column(name) for name in self._table.rows), strict=True))
-
-    def _where(self) -> list[_Place]:
-        return list(
-            zip(self._frame.column("corruption"), self._frame.column("severity"), strict=True)
-        )
-
-    def _rest(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What a recipe shares with those it is compared with: all but itself and its options."""
-        pairs = zip(self._table.rows, key, strict=True)
-        return tuple(value for name, value in pairs if name not in ("recipe", "options"))
+    def _compared(self, key: tuple[Any, ...], recipe: str | None = None) -> tuple[Any, ...]:
+        """A row's recipe, or another, and what both share: all but their options."""
+        about = dict(zip(self._table.rows, key, strict=True))
+        own = about.pop("recipe")
+        about.pop("options", None)
+        return (own if recipe is None else recipe, *about.values())
 
 
 def _images(group: str, places: Collection[_Place]) -> str:

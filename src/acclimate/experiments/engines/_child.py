@@ -74,7 +74,7 @@ class Child:
         code = self.process.exitcode
         if code is not None and code < 0:
             name = signal.Signals(-code).name
-            memory = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+            memory = ", as the system does when memory runs out" if self.killed else ""
             return f"was ended by {name}{memory}"
         return f"ended with exit status {code}"
 

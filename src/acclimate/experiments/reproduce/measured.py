@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from acclimate.experiments._cells import Shifts, mean_of_means
+from acclimate.experiments._selection_settings import settings_of
+from acclimate.experiments._selection_states import place_of
 from acclimate.experiments.job import Job
 from acclimate.experiments.paper import Cell
 from acclimate.experiments.reproduce.cell_jobs import CellPlan, Try
-from acclimate.experiments.reproduce.left_out import left_out
 from acclimate.experiments.reproduce.searching import ON_OTHERS
 from acclimate.experiments.result import Result
+from acclimate.experiments.selection import leave_one_out
 from acclimate.metrics import CORRUPTIONS, DEV_CORRUPTIONS, mce, mde
 from acclimate.words import counted
 
@@ -87,26 +89,15 @@ def measured(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
 
 
 def _chosen_on_others(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
-    """Each domain with what is best on the others, seed by seed."""
-    by_setting = [
-        numbers
-        for each in plan.tries
-        for epoch in each.setting.epochs or (None,)
-        if (numbers := _by_seed(plan.cell, each, results, epoch))
-    ]
-    values = []
-    for seed, domains in by_setting[0].items():
-        if len(domains) < 2:
-            return Measured(value=None, missing="one domain alone has no others to choose on")
-        errors = [
-            {name: fmean(numbers.values()) for name, numbers in found[seed].items()}
-            for found in by_setting
-        ]
-        value = _reduction(plan.cell)({name: {None: e} for name, e in left_out(errors).items()})
-        assert value is not None
-        values.append(value)
+    """Each domain with what is best on the others, as ``acclimate tune --leave-one-out`` has it."""
+    chosen = leave_one_out(settings_of(plan.jobs, results))
+    names = {place_of(job).corruption: results[job.key].corruption for job in plan.jobs}
+    errors = {names[place]: choice.measured["error"] for place, choice in chosen.items()}
+    known: Shifts = {n: {None: error} for n, error in errors.items() if error is not None}
+    if len(known) < len(names):
+        return Measured(value=None, missing="nothing could be chosen on the other domains")
     return Measured(
-        value=fmean(values),
+        value=_reduction(plan.cell)(known),
         setting="what is best on the other domains, for each",
         images=_images(plan.tries[0], results),
         notes=_said(plan.tries[0], results),

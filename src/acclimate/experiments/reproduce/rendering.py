@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from acclimate.experiments.reproduce.comparison import Comparison
 from acclimate.experiments.reproduce.comparison_row import ComparisonRow
+from acclimate.words import counted
 
 __all__ = ["FORMATS", "counts", "latex", "lines_of", "markdown", "text"]
 
@@ -89,7 +90,7 @@ def _words(row: ComparisonRow, footnotes: _Footnotes) -> list[str]:
     if row.measured is None:
         measured = row.status
         if row.status == "can run":
-            measured += f", {row.jobs:,} {'job' if row.jobs == 1 else 'jobs'}"
+            measured += f", {counted(row.jobs, 'job')}"
     elif row.status not in ("measured", "counted"):
         measured += f" ({row.status})"
     difference = row.difference
