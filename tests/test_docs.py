@@ -88,6 +88,7 @@ def test_the_difference_a_faster_run_makes_is_the_measured_one():
         ("speed_table", "docs/how-a-step-works.md"),
         ("methods", "docs/methods.md"),
         ("headline", "README.md"),
+        ("group_norm", "docs/measured.md"),
     ],
 )
 def test_tables_in_pages_are_those_of_the_stored_results(script, page, monkeypatch):
@@ -123,6 +124,30 @@ def test_what_the_guard_says_of_the_photos_is_what_it_said():
     words = f"on {len(lite)} of the 30 shifts, {sum(lite)} of them rightly, and for the ResNet-50"
     assert f"{words} on {len(residual)}, wrongly" in page
     assert not any(residual)
+
+
+def test_what_group_norm_gains_where_it_gains_is_the_measured():
+    noises = {"gaussian_noise", "impulse_noise"}
+    page = words_of("docs/measured.md")
+
+    def mean(recipe, weights=None, *, without):
+        found = [
+            row["error"]
+            for row in stored_results("cifar10c")
+            if row["model"].startswith("acclimate:wrn-26-2-gn") and row["weights"] == weights
+            if (row["recipe"], row["seed"]) == (recipe, 0) and "selector" not in row["options"]
+            if row["corruption"] not in without
+        ]
+        assert len(found) == 5 * (15 - len(without))
+        return sum(found) / len(found)
+
+    before, after = mean("none", without=noises), mean("ent", without=noises)
+    assert f"({before:.1f} → {after:.1f}, theirs 16.2 → 15.0)" in page
+    weaker = [mean(recipe, "80-epochs.safetensors", without=()) for recipe in ("none", "ent")]
+    better = [mean(recipe, without=()) for recipe in ("none", "ent")]
+    assert f"{weaker[0]:.1f} % on these, and ENT ends at {weaker[1]:.1f}." in page
+    gains = [weak - strong for weak, strong in zip(weaker, better, strict=True)]
+    assert f"take {gains[0]:.1f} points off before and {gains[1]:.1f} after learning" in page
 
 
 def test_reductions_with_the_statistics_of_batches_are_the_measured_ones():

@@ -1,0 +1,48 @@
+"""The table of the network with group norm, from a made-up export."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from acclimate.data.corruptions import TEST
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))  # as when it is run
+SCRIPT = runpy.run_path(str(BENCHMARKS / "group_norm.py"))
+ERRORS = {"none": 20.0, "ent": 18.0, "rpl": 19.0}
+
+
+def results(**more):
+    """Errors that rise by a point with the severity; frost is drawn."""
+    return [
+        {
+            "model": "acclimate:wrn-26-2-gn-cifar10", "recipe": recipe, "severity": severity,
+            "corruption": "frost-procedural" if corruption == "frost" else corruption, "seed": 0,
+            "shift": f"{corruption}:{severity}", "error": error + severity, "options": {}, **more,
+        }
+        for recipe, error in ERRORS.items()
+        for corruption in TEST
+        for severity in range(1, 6)
+    ]  # fmt: skip
+
+
+def test_every_corruption_beside_what_the_paper_prints():
+    lines = SCRIPT["group_norm"](results()).splitlines()
+    assert len(lines) == 2 + 15 + 1
+    assert "| frost | 23.0 (16.7) | 21.0 (14.9) | 22.0 (16.1) |" in lines
+    assert lines[-1] == "| all | 23.0 (18.6) | 21.0 (18.0) | 22.0 (18.4) |"
+
+
+def test_other_seeds_weights_and_networks_are_left_out():
+    others = [{"seed": 1}, {"options": {"selector": "all"}}, {"model": "acclimate:wrn-26-2-gn"}]
+    more = [row for other in others for row in results(error=99.0, **other)]
+    assert SCRIPT["group_norm"]([*results(), *more]) == SCRIPT["group_norm"](results())
+
+
+def test_missing_runs_are_no_mean():
+    with pytest.raises(SCRIPT["TableError"], match="expected 75 shifts with rpl, got 74"):
+        SCRIPT["group_norm"](results()[:-1])
