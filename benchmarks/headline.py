@@ -152,9 +152,10 @@ def _at_the_same_places(rows: Sequence[Row]) -> list[Row]:
 
 
 def _unadapted(rows: Sequence[Row], *, of: int) -> Mean | None:
-    """Of the model as it is, which no seed changes."""
+    """Of the model as it is, which no seed changes: by itself, or before recipes begin."""
+    alone = [row | {"unadapted": row["error"]} for row in rows if row["recipe"] == "none"]
     places: dict[tuple[str, int], list[float]] = {}
-    for row in rows:
+    for row in alone or rows:
         if row.get("unadapted") is not None:
             places.setdefault((row["corruption"], row["severity"]), []).append(row["unadapted"])
     errors = (

@@ -18,6 +18,8 @@ FIGURES = (
 )  # fmt: skip
 RESTORED = "restored"
 """Marks a result that was made of a line."""
+NOT_KEPT = "not kept"
+"""In place of the checksum of weights that nobody wrote down: no file has it."""
 
 
 def row(result: Result) -> Row:
@@ -53,15 +55,20 @@ def identity(kept: Row) -> str:
     return json.dumps(known, sort_keys=True)
 
 
-def restored(kept: Row) -> Result | None:
-    """A result with what is known of it; None where a line does not tell all that was run."""
-    if "job" not in kept:
-        return None
+def restored(kept: Row) -> Result:
+    """A result with what is known of it."""
     errors = {theirs: kept[name] for name, theirs in ERRORS.items()}
     figures = {name: kept[name] for name in FIGURES}
     counts = {"images": kept["images"], "labelled": kept["images"]}  # all of ours have labels
     record = {**counts, "errors": errors, **figures, RESTORED: True}
-    return Result(job=Job.from_dict(kept["job"]), record=record)
+    return Result(job=Job.from_dict(kept.get("job") or _job_of(kept)), record=record)
+
+
+def _job_of(kept: Row) -> dict[str, Any]:
+    """The job of a line that does not have it whole."""
+    names = ("model", "dataset", "recipe", "shift", "options", "seed", "setting")
+    known = {name: kept[name] for name in names if kept[name] is not None}
+    return {**known, "weights": {"path": kept["weights"], "sha256": NOT_KEPT}}
 
 
 def _without_folders(job: Job) -> dict[str, Any]:

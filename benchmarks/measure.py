@@ -126,12 +126,9 @@ def export(args: argparse.Namespace) -> int:
 
 def restore(args: argparse.Namespace) -> int:
     """The exported lines as results of a store."""
-    lines = exported(args.name)
-    known = list(filter(None, map(restored, lines)))
+    known = list(map(restored, exported(args.name)))
     Store(args.store).add_all(known)
     print(f"{len(known)} results in {args.store}")
-    if unknown := len(lines) - len(known):
-        print(f"{unknown} lines are left out: the checksum of their weights was not kept")
     return 0
 
 

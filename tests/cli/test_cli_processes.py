@@ -110,3 +110,12 @@ def test_a_device_that_cannot_be_shared_is_refused(device, words, monkeypatch) -
         monkeypatch.setenv(name, "999")
     with pytest.raises(AcclimateError, match=words):
         launched_processes(argparse.Namespace(device=device)).__enter__()
+
+
+def test_a_sweep_is_not_run_once_by_each_process(monkeypatch, tmp_path, capfd) -> None:
+    for name in LAUNCHED:
+        monkeypatch.setenv(name, "2")
+    words = "bench --models acclimate:digits --datasets mnist --shifts cifar/fog:3 --recipes none"
+    store = tmp_path / "sweep.db"
+    assert main([*words.split(), "--root", str(tmp_path), "--store", str(store)]) == 2
+    assert "without torchrun, with --engine processes" in capfd.readouterr().err

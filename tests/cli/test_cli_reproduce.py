@@ -170,6 +170,13 @@ def test_mistakes_are_said_plainly(capfd, words, message):
     assert message in capfd.readouterr().err
 
 
+def test_a_table_that_needs_no_data_for_some_cells_takes_any_folder(capfd, tmp_path):
+    assert reproduce("table-9", "--root", str(tmp_path), "--dry-run") == 0
+    out = capfd.readouterr().out
+    assert "2,049,000" in out
+    assert "missing" in out
+
+
 def test_an_empty_root_is_said_in_a_line(capfd, tmp_path):
     (tmp_path / "empty").mkdir()
     assert reproduce("groupnorm", "--root", "cifar10=empty", "--dry-run") == 0

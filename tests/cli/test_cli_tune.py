@@ -205,6 +205,7 @@ def test_leaving_each_domain_out(capfd):
         ("--shifts cifar/frost:1", "test corruption"),
         ("--shifts clean", "no hold-out set"),
         ("--leave-one-out", "two or more domains"),
+        ("--selection oracle", "expected test data with --selection oracle, got hold-out images"),
         ("--leave-one-out --select label-free", "expected one way to choose"),
         ("--epochs 0", "expected epochs >= 1"),
         ("--set epochs=1,3", "expected --epochs 3, got --set epochs=1,3: one run tells of all"),

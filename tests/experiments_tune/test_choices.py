@@ -55,6 +55,17 @@ def test_a_choice_for_each_shift(tmp_path):
         chosen_jobs([a_plain_job(dataset="imagenet-d", shift="clipart")], choices)
 
 
+def test_several_files_are_one(tmp_path):
+    files = [tmp_path / "a.json", tmp_path / "b.json", tmp_path / "c.json"]
+    for file, model, rate in zip(files, "abb", (1e-2, 1e-3, 1e-4), strict=True):
+        file.write_text(json.dumps({model: {"ent": {"options": {"optimizer.lr": rate}}}}))
+    choices = read_choices(files[0], files[1], files[1])
+    jobs = chosen_jobs([a_plain_job(model="a"), a_plain_job(model="b")], choices)
+    assert [dict(job.options) for job in jobs] == [{"optimizer.lr": 1e-2}, {"optimizer.lr": 1e-3}]
+    with pytest.raises(AcclimateError, match=r"b\.json and .*c\.json .* different options of ent"):
+        read_choices(*files)
+
+
 def test_short_forms_and_patterns(tmp_path):
     choices = written(
         tmp_path,

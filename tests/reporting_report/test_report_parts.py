@@ -12,7 +12,7 @@ from acclimate.experiments import Job, Result, Store, conditions
 from acclimate.reporting.report_build import build_report
 from acclimate.reporting.report_calibration import pooled
 from acclimate.reporting.report_over_time import balance_figure, error_figure
-from acclimate.reporting.report_published import PublishedPoint, published_points
+from acclimate.reporting.report_published import PublishedPoint, published_figure, published_points
 from acclimate.reporting.report_rates import rate_figure, rate_groups
 from acclimate.reporting.report_settings import Setting, panels
 from acclimate.reporting.report_shown import choose
@@ -235,6 +235,16 @@ def test_the_numbers_of_the_paper_whose_jobs_are_there_are_compared(store):
     assert published_points(sweep(models=["some:other"], corruptions=["fog"])) == []
 
 
+def test_only_numbers_of_the_same_images_have_a_distance():
+    whole = PublishedPoint(label="a", published=10.0, measured=12.0)
+    small = PublishedPoint(label="b", published=10.0, measured=40.0, small="severity 5 only")
+    said = [published_figure(points).svg for points in ([whole], [whole, small], [small])]
+    assert "They differ by 2.0 on average, by 2.0 at most." in said[0]
+    assert "The 1 that are measured in full differ by 2.0 on average" in said[1]
+    assert "None is measured on all that the paper's number is of" in said[2].replace("&#x27;", "'")
+    assert all("30.0" not in each for each in said)
+
+
 def test_settings_that_were_chosen_on_hold_out_images_are_compared(tmp_path):
     rates = [{"optimizer.lr": rate, "epochs": 2} for rate in (1e-4, 1e-3)]
     model = "acclimate:wrn-40-2-augmix-cifar10"
@@ -361,3 +371,12 @@ def test_an_unadapted_error_far_off_does_not_press_the_others_together():
     far = error_figure(panel, found)
     assert "none: 99.0, off the top" in {row["line"] for row in rows(far.table)}
     assert "off the top" in far.svg
+
+
+def test_bn_is_drawn_with_the_statistics_that_the_curves_have():
+    found = panels(sweep(models=["m"], corruptions=["fog"], seeds=(0,)))
+    panel = next(iter(found))
+    for result_ in found[panel][Setting("bn")]:
+        result_.record["errors"] |= {"final": 20.0, "online": 21.5}
+    drawn = [row for row in rows(error_figure(panel, found).table) if row["line"] == "bn"]
+    assert {row["top-1 error %"] for row in drawn} == {"21.50"}

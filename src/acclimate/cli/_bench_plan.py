@@ -51,9 +51,9 @@ def plan_of(args: argparse.Namespace) -> Plan:
 def jobs_and_marks(plan: Plan, args: argparse.Namespace) -> tuple[list[Job], list[str]]:
     """The plan's jobs, with the options of ``--choice``, and what has to be said of these."""
     jobs = plan.jobs()
-    if args.choice is None:
+    if not args.choice:
         return jobs, []
-    choices = read_choices(args.choice)
+    choices = read_choices(*args.choice)
     return chosen_jobs(jobs, choices), choices.marks
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from acclimate.cli._clusters import cluster_engine, refuse_cluster_options
+from acclimate.cli.processes import refuse_launched
 from acclimate.cli.tables import table
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Job, Plan, Store
@@ -69,6 +70,7 @@ def sweep(
 
 def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
     """Where the options say that jobs run."""
+    refuse_launched("--engine processes --workers N")
     if args.engine == "inline" and (args.workers or 1) > 1:
         raise AcclimateError(
             f"expected one worker for --engine inline, got --workers {args.workers}; "

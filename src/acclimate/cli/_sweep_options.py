@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["SCORE", "add_engine_options", "add_plan_options", "add_sweep_options"]
+__all__ = [
+    "SCORE",
+    "add_choice_option",
+    "add_engine_options",
+    "add_plan_options",
+    "add_sweep_options",
+]
 
 SCORE = "the answers after every epoch, or at the end alone, which is faster (default: epochs)"
 
@@ -26,6 +32,13 @@ def add_plan_options(parser: Any) -> None:
     add("--images-per-shift", "--images", type=int, metavar="N", dest="images", help=few)
     add("--weights", metavar="[MODEL=]FILE", action="append", default=[], help="for a model")
     add("--split", metavar="NAME", help="of the data sets (default: the first of each)")
+
+
+def add_choice_option(parser: Any, words: str) -> None:
+    """Files of ``acclimate tune --out``: one for each model, say."""
+    parser.add_argument(
+        "--choice", metavar="FILE", nargs="+", action="extend", default=[], help=words
+    )
 
 
 def add_sweep_options(parser: Any) -> None:

@@ -10,8 +10,8 @@ from acclimate.cli._bench_plan import plan_of
 from acclimate.data.benchmarks import find_dataset
 from acclimate.data.corruptions import SEVERITIES
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Plan
-from acclimate.experiments._selection_data import check_leave_one_out, check_selection
+from acclimate.experiments import Job, Plan
+from acclimate.experiments._selection_data import check_leave_one_out, check_selection, refused
 from acclimate.experiments._shift_words import job_shifts
 from acclimate.experiments.job import UNADAPTED
 from acclimate.recipes import get_recipe
@@ -82,9 +82,20 @@ def tune_plan(args: argparse.Namespace) -> Plan:
     plan = plan_of(given)
     if args.leave_one_out:
         check_leave_one_out(plan.jobs())
-    elif args.selection != "oracle" and args.select == "labels":
+    elif args.selection == "oracle":
+        _check_oracle(plan.jobs())
+    elif args.select == "labels":
         check_selection(plan.jobs())
     return plan
+
+
+def _check_oracle(jobs: Sequence[Job]) -> None:
+    """A choice on hold-out images is not to be marked as one on test data."""
+    if all(refused(job) is None for job in jobs):
+        raise AcclimateError(
+            "expected test data with --selection oracle, got hold-out images alone; say which with "
+            "--shifts (test, or clean for a data set that is itself the shift), or leave it out"
+        )
 
 
 def _shifts(

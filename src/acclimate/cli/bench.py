@@ -7,7 +7,12 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from acclimate.cli._sweep_options import SCORE, add_plan_options, add_sweep_options
+from acclimate.cli._sweep_options import (
+    SCORE,
+    add_choice_option,
+    add_plan_options,
+    add_sweep_options,
+)
 from acclimate.cli.tables import dimension_word, table
 from acclimate.words import Score
 
@@ -24,7 +29,7 @@ def add_options(parser: Any) -> None:
     add("--plan", metavar="FILE", help="a YAML file with these names; options here win over it")
     add_plan_options(parser)
     chosen = "options for each model and recipe, as acclimate tune --out wrote them"
-    add("--choice", metavar="FILE", help=chosen)
+    add_choice_option(parser, chosen)
     order = (
         "in which order the images come: stationary (default), online, correlated[:0.1], single; "
     )
@@ -96,5 +101,5 @@ def _text(
             rows.append([*words, cell.text(shown.digits), str(cell.seeds), images])
         header = [*shown.rows, "error %", "seeds", "images"]
         lines = [f"mean {shown.title}", table(rows, header=header), ""]
-    lines += [f"options of {args.choice}, {mark}" for mark in marks]
+    lines += [f"options of {', '.join(args.choice)}, {mark}" for mark in marks]
     return "\n".join([*lines, *failures(outcome, args)])

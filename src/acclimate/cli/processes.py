@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["launched_processes"]
+__all__ = ["launched_processes", "refuse_launched"]
 
 PATIENCE = timedelta(minutes=10)
 """A process that has not answered for so long never will: the others give up."""
@@ -27,7 +27,7 @@ def launched_processes(args: argparse.Namespace) -> Iterator[None]:
     Each process gets the CUDA device of its number on the machine, unless ``--device`` says
     otherwise; all but the first are silent but for errors.
     """
-    if any(name not in os.environ for name in LAUNCHED) or os.environ["WORLD_SIZE"] == "1":
+    if not _launched():
         yield
         return
     import torch
@@ -50,6 +50,19 @@ def launched_processes(args: argparse.Namespace) -> Iterator[None]:
                 yield
     finally:
         dist.destroy_process_group()
+
+
+def refuse_launched(instead: str) -> None:
+    """For commands whose processes would not share the work, but each do all of it."""
+    if _launched():
+        raise AcclimateError(
+            f"torchrun started {os.environ['WORLD_SIZE']} processes, each of which would do all of "
+            f"this; run the command without torchrun, with {instead}"
+        )
+
+
+def _launched() -> bool:
+    return all(name in os.environ for name in LAUNCHED) and os.environ["WORLD_SIZE"] != "1"
 
 
 def _device(asked: str | None, local_rank: int) -> str:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acclimate.cli._sweep_options import add_choice_option
 from acclimate.cli.writing import write_file
 from acclimate.errors import AcclimateError
 
@@ -26,7 +27,7 @@ def add_options(parser: Any) -> None:
     which = "model=wrn*, severity=1,5, options.optimizer.lr=1e-3; repeatable"
     add("--where", metavar="COLUMN=VALUE", action="append", default=[], help=which)
     chosen = "what acclimate tune --out wrote: shown, and gone by in the list of best practices"
-    add("--choice", metavar="FILE", nargs="+", action="extend", default=[], help=chosen)
+    add_choice_option(parser, chosen)
     add("--figures", metavar="DIR", help="also write each plot there, as SVG and PNG")
     add("--tables", metavar="DIR", help="also write the tables there, as LaTeX and Markdown")
     add("--json", action="store_true", help="print one JSON object on stdout and nothing else")

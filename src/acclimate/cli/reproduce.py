@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli._sweep_options import add_engine_options
+from acclimate.cli._sweep_options import add_choice_option, add_engine_options
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def add_options(parser: Any) -> None:
     add("--shifts", nargs="+", metavar="NAME", default=[], help=only)
     gaps = "take data sets with gaps, marked as such"
     add("--incomplete", action="store_true", help=gaps)
-    add("--choice", metavar="FILE", help='JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
+    add_choice_option(parser, 'JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
     kept = "where results are kept (default: %(default)s)"
     add("--store", metavar="FILE", default="results.db", help=kept)
     add_engine_options(parser)
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     tables = _tables(args)
     hand, scope = _hand(args, tables), _scope(args)
     hand.check(tables)
-    choices = None if args.choice is None else read_choices(args.choice)
+    choices = read_choices(*args.choice) if args.choice else None
     plans = plan_tables(tables, hand=hand, scope=scope, choices=choices)
     if args.list:
         return _list(plans, args)
@@ -124,15 +124,18 @@ def _hand(args: argparse.Namespace, asked: Sequence[Table]) -> AtHand:
 def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     """The folder of each data set: as it is said, else where it is found."""
     from acclimate.experiments.reproduce.at_hand import lying_in
+    from acclimate.experiments.reproduce.cell_jobs import needs_no_run
     from acclimate.experiments.reproduce.needs import MADE_FROM
 
-    wanted = {n for table in asked for c in table.to_run for n in (c.dataset, c.scored_on) if n}
+    cells = [cell for table in asked for cell in table.to_run if not needs_no_run(cell)]
+    wanted = {name for cell in cells for name in (cell.dataset, cell.scored_on) if name}
     wanted |= {clean for name, (clean, _) in MADE_FROM.items() if name in wanted}
+    counted = any(needs_no_run(cell) for table in asked for cell in table.to_run)
     named = _pairs([word for word in args.root if "=" in word], "--root NAME=DIR")
     found: dict[str, str] = {}
     for folder in (word for word in args.root if "=" not in word):
         here = lying_in(folder, sorted(wanted), incomplete=args.incomplete)
-        if not here:
+        if not here and not (counted and Path(folder).expanduser().is_dir()):
             raise AcclimateError(
                 f"none of the data sets that are needed is in {folder}: "
                 f"{', '.join(sorted(wanted)) or 'none is needed'}; check --root"

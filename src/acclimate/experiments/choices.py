@@ -71,12 +71,28 @@ class Choices:
         return list(dict.fromkeys(word for word in every if word not in ("", "dev")))
 
 
-def read_choices(path: str | Path) -> Choices:
-    """Read what ``acclimate tune --out`` wrote, or a shorter form by hand.
+def read_choices(*paths: str | Path) -> Choices:
+    """Read what ``acclimate tune --out`` wrote, or a shorter form by hand; several files as one.
 
     ``{"MODEL": {"ent": {"options": {…}}}}``; ``{"MODEL": {"ent": {"optimizer.lr": 1e-3}}}`` and,
     for all models, ``{"ent": {"optimizer.lr": 1e-3}}`` are understood too.
     """
+    together: dict[str, dict[str, Chosen]] = {}
+    said: dict[tuple[str, str], str | Path] = {}
+    for path in paths:
+        for pattern, recipes in _read(path).items():
+            for recipe, chosen in recipes.items():
+                before = together.setdefault(pattern, {}).setdefault(recipe, chosen)
+                first = said.setdefault((pattern, recipe), path)
+                if before != chosen:
+                    raise AcclimateError(
+                        f"{first} and {path} (--choice) have different options of {recipe} for "
+                        f"{pattern}; leave one of them out"
+                    )
+    return Choices(chosen=together, source=", ".join(map(str, paths)))
+
+
+def _read(path: str | Path) -> dict[str, dict[str, Chosen]]:
     try:
         content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
@@ -90,7 +106,7 @@ def read_choices(path: str | Path) -> Choices:
         for recipe, entry in recipes.items():
             pattern = "*" if name in known else name
             found.setdefault(pattern, {})[recipe] = _chosen(recipe, _mapping(entry, path), path)
-    return Choices(chosen=found, source=str(path))
+    return found
 
 
 def chosen_jobs(jobs: Sequence[Job], choices: Choices) -> list[Job]:

@@ -118,8 +118,9 @@ def build_report(
         drawn("epochs", "Error over the adaptation", error_figure,
                about="Solid: after each epoch, of a pass over all images; epoch 0 has the "
                "recipe's statistics and nothing learnt. Dashed: the online predictions of the "
-               "epoch, each made before its update. Of a stream: the online predictions in each "
-               "twentieth of it.", of_stream=stream_error_figure),
+               "epoch, each made before its update. All with the statistics of each batch, as bn's "
+               "line is; the model handed back has those of all images. Of a stream: the online "
+               "predictions in each twentieth of it.", of_stream=stream_error_figure),
         _section("rates", "Learning rate and epochs", found,
                  [rate_figure(*group) for group in swept[:_PANELS]], more=len(swept) - _PANELS,
                  about="The error in each cell; yellow where learning lowered it, purple where it "

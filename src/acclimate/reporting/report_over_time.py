@@ -32,7 +32,7 @@ def error_figure(
         after = means(chosen.results, _from_the_start)
         online = means(chosen.results, lambda r: _listed(r, "before_update"))
         if not known(enumerate(after[1:])):
-            one = mean_error(chosen.results)
+            one = _as_it_comes(chosen.results)
             flat += [] if one is None else [(name, recipe, one)]
             continue
         points = known(enumerate(after))
@@ -98,6 +98,12 @@ def balance_figure(
         y=Axis(label="most frequent answer %", low=0, high=min(100, 1.15 * max(values))),
         notes=[*notes, *left_out],
     )
+
+
+def _as_it_comes(results: Sequence[Result]) -> float | None:
+    """The error of what learns nothing, with the statistics that curves have: of each batch."""
+    online = [(result, _errors(result).get("online")) for result in results]
+    return mean_error(results) if (found := _mean(online)) is None else found
 
 
 def _flat_lines(

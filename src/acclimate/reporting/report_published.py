@@ -163,7 +163,6 @@ def published_figure(points: Sequence[PublishedPoint]) -> ReportFigure | None:
     ]
     diagonal = line(frame, [low, high], [low, high], colour="#888888", width=1, dash="4 4")
     title = f"{len(points):,} numbers of the paper, published and measured"
-    gaps = [abs(p.measured - p.published) for p in points]
     rows = [
         [
             p.label,
@@ -184,9 +183,18 @@ def published_figure(points: Sequence[PublishedPoint]) -> ReportFigure | None:
         [inside(frame, [grid(frame), diagonal, *drawn]), axes(frame)],
         height=TOP + side + 46,
         title=title,
-        description=f"They differ by {fmean(gaps):.1f} on average, by {max(gaps):.1f} at most.",
+        description=_apart(points),
     )
     return ReportFigure(name="published-and-measured", title=title, svg=svg, table=table)
+
+
+def _apart(points: Sequence[PublishedPoint]) -> str:
+    """How far the numbers are apart that are of the same images."""
+    gaps = [abs(point.measured - point.published) for point in points if not point.small]
+    if not gaps:
+        return "None is measured on all that the paper's number is of: their distance says little."
+    which = "They" if len(gaps) == len(points) else f"The {len(gaps):,} that are measured in full"
+    return f"{which} differ by {fmean(gaps):.1f} on average, by {max(gaps):.1f} at most."
 
 
 def _smalls(points: Sequence[PublishedPoint]) -> Iterator[str]:

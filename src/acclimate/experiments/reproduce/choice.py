@@ -38,16 +38,16 @@ class Choices:
         return None
 
 
-def read_choices(path: str | Path) -> Choices:
+def read_choices(*paths: str | Path) -> Choices:
     """Read ``{"ent": {"optimizer.lr": 1e-3}}``, or what ``acclimate tune --out`` wrote."""
-    found = files.read_choices(path)
+    found = files.read_choices(*paths)
     options: dict[str, dict[str, Mapping[str, Value]]] = {}
     for pattern, recipes in found.chosen.items():
         for recipe, chosen in recipes.items():
             if chosen.options is None:
                 raise AcclimateError(
-                    f"{path} (--choice) has options of {recipe} for each shift, where a cell of "
-                    "the paper has one setting for all; choose on hold-out corruptions"
+                    f"{found.source} (--choice) has options of {recipe} for each shift, where a "
+                    "cell of the paper has one setting for all; choose on hold-out corruptions"
                 )
             options.setdefault(pattern, {})[recipe] = chosen.options
     return Choices(options=options, marks=tuple(found.marks))
