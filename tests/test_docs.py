@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -164,6 +165,40 @@ def test_reductions_with_the_statistics_of_batches_are_the_measured_ones():
     names = ("wrn-26-2-bn-cifar10", "wrn-40-2-augmix-cifar10")
     first, second = (reduction(f"acclimate:{name}") for name in names)
     assert f"before and after, ours are {first} and {second}" in page
+
+
+def test_reductions_from_small_batches_and_by_severity_are_the_measured_ones():
+    page = words_of("docs/measured.md")
+    names = ("acclimate:wrn-26-2-bn-cifar10", "acclimate:wrn-40-2-augmix-cifar10")
+
+    def mean(model, recipe, *severities):
+        return fmean(
+            row["error"]
+            for row in stored_results("cifar10c")
+            if (row["model"], row["recipe"], row["seed"]) == (model, recipe, 0)
+            and row["severity"] in severities
+        )
+
+    def of_batches(model, size):
+        return fmean(
+            row["online"]
+            for row in stored_results("statistics")
+            if (row["model"], row["options"]["batch_size"]) == (model, size)
+        )
+
+    after = [mean(model, "ent", 1, 2, 3, 4, 5) for model in names]
+    assert f"statistics of all images, {after[0]:.1f} and {after[1]:.1f}" in page
+    (a, b), (c, d) = (
+        [f"{100 * (1 - error / of_batches(model, size)):.0f} %" for size in (16, 32)]
+        for model, error in zip(names, after, strict=True)
+    )
+    assert f"it is {a} and {b} for the first network, {c} and {d} for the second" in page
+    (e, f), (g, h) = (
+        [f"{100 * (1 - mean(m, 'ent', severity) / mean(m, 'bn', severity)):.0f} %" for m in names]
+        for severity in (5, 1)
+    )
+    assert f"learning takes off most: {e} and {f}." in page
+    assert f"severity 1 it is {g} and {h.replace('-', '−')}." in page
 
 
 def test_the_runs_that_differ_in_nothing_are_the_measured_ones():
