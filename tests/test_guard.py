@@ -100,6 +100,28 @@ def test_answers_that_new_statistics_overturn_are_no_flips_of_learning():
     assert result.history.events == []
 
 
+@pytest.mark.parametrize("told", ["at the start", "by its answers"])
+@pytest.mark.parametrize(
+    ("overturned", "logit", "trouble"),
+    [(20, 1.0, False), (40, 1.0, True), (40, 0.2, False), (60, 0.2, True)],
+)
+def test_what_the_source_model_doubts_may_be_overturned(told, overturned, logit, trouble):
+    # Of two classes it is 73 % sure of one with a logit of 1, 55 % with a logit of 0.2.
+    source = torch.tensor([[0.0, logit]]).repeat(100, 1)
+    answers = torch.cat([source[:overturned].flip(1), source[overturned:]])
+    learner = Learner(load_digits_model().model, get_recipe("ent"))
+    watch = Watch()
+    if told == "at the start":
+        doubted = 1 - float(source.softmax(dim=1).max())
+        watch.start(learner, reference=1.0, flips=0.05, doubted=doubted)
+        watch.see(answers, None, source_classes=source.argmax(dim=1))
+    else:
+        watch.start(learner, reference=1.0, flips=0.05)
+        watch.see(answers, None, source_logits=source)
+    guard = Guard(max_flips=0.3, max_drift=1e9, min_diversity=0.0)
+    assert (watch.check(guard, learner) is not None) == trouble
+
+
 def test_a_good_run_has_no_events():
     assert adapt(recipe="rpl").history.events == []
 

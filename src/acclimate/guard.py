@@ -30,7 +30,8 @@ class Guard:
     use fewer than ``min_diversity`` times the classes that so many images used at the start;
     learning parameters that moved by more than ``max_drift`` of their norm (on hold-out shifts,
     runs beyond 0.15 were on their way to collapse); and source answers overturned by learning: a
-    share that is more than ``max_flips`` above what it was at the start.
+    share that is more than ``max_flips`` above what it was at the start, and more than the source
+    model itself doubts.
     ``action`` is what it does then: "rollback" (to the state before the last good check, and stop
     learning), "stop", "warn", "observe" (record only) or "off".
     """
@@ -113,12 +114,14 @@ class Watch:
     compared: int = 0
     reference: float = 0.0
     reference_flips: float = UNKNOWN
+    doubted: float = UNKNOWN
     finite: Tensor = field(default_factory=lambda: torch.tensor(True))
     probability: Tensor = field(default_factory=lambda: torch.zeros(()))
     source_probability: Tensor = field(default_factory=lambda: torch.zeros(()))
     last_probability: Tensor = field(default_factory=lambda: torch.zeros(()))
     last_images: int = 0
     flips: Tensor = field(default_factory=lambda: torch.zeros(()))
+    doubts: Tensor = field(default_factory=lambda: torch.zeros(()))
     older: dict[str, Tensor] = field(default_factory=dict)
     newer: dict[str, Tensor] = field(default_factory=dict)
 
@@ -144,7 +147,8 @@ class Watch:
         if source_logits is not None:
             q = source_logits.float().softmax(dim=1)
             self.source_probability = self.source_probability.to(q.device) + q.sum(dim=0)
-            source_classes = q.argmax(dim=1)
+            confidence, source_classes = q.max(dim=1)
+            self.doubts = self.doubts.to(q.device) + (1 - confidence).sum()
         if source_classes is not None:
             self.compared += len(source_classes)
             self.flips = self.flips.to(p.device) + (p.argmax(dim=1) != source_classes).sum()
@@ -202,7 +206,9 @@ class Watch:
         flipped = float(self.flips) / self.compared
         if self.reference_flips == UNKNOWN:
             self.reference_flips = flipped
-        if flipped - self.reference_flips > guard.max_flips:
+        # Where the source model is hardly sure of its answers, most of them are to change.
+        doubted = float(self.doubts) / self.compared if self.doubted == UNKNOWN else self.doubted
+        if flipped > max(self.reference_flips + guard.max_flips, doubted):
             return (
                 f"{flipped:.0%} of the source model's answers are overturned, "
                 f"{self.reference_flips:.0%} at the start"
@@ -215,17 +221,28 @@ class Watch:
         self.newer = learner.snapshot(optimizer=False)
 
     def _start_window(self) -> None:
-        kept = {"older", "newer", "reference", "reference_flips"}
+        kept = {"older", "newer", "reference", "reference_flips", "doubted"}
         if self.compared < ENOUGH_COMPARED:  # a stream of small batches gathers over windows
-            kept |= {"flips", "compared"}
+            kept |= {"flips", "doubts", "compared"}
         fresh = Watch()
         for item in fields(self):
             if item.name not in kept:
                 setattr(self, item.name, getattr(fresh, item.name))
 
-    def start(self, learner: Learner, *, reference: float = 0.0, flips: float = UNKNOWN) -> None:
-        """Keep the state before the first step, and the diversity and flips that are normal."""
-        self.reference, self.reference_flips = reference, flips
+    def start(
+        self,
+        learner: Learner,
+        *,
+        reference: float = 0.0,
+        flips: float = UNKNOWN,
+        doubted: float = UNKNOWN,
+    ) -> None:
+        """Keep the state before the first step, and what is normal for these images.
+
+        That is the diversity, the share of answers that new statistics overturn, and the share that
+        the source model doubts: what its confidence lacks.
+        """
+        self.reference, self.reference_flips, self.doubted = reference, flips, doubted
         self._keep(learner)
         self.older = dict(self.newer)
 

@@ -148,7 +148,12 @@ class AdaptationRun:
         assert start.agreement is not None
         self._record_start(start)
         normal = max(start.diversity, source.diversity)
-        self.watch.start(self.learner, reference=normal, flips=1 - start.agreement)
+        self.watch.start(
+            self.learner,
+            reference=normal,
+            flips=1 - start.agreement,
+            doubted=1 - source.confidence,
+        )
 
     def _record_start(self, scores: Scores) -> None:
         self.history.start = scores
