@@ -54,17 +54,19 @@ def headline(rows: Sequence[Row]) -> str:
     _check_rows(rows)
     at_all = {row["model"] for row in rows if row["severity"] != HARDEST}
     all_severities = [r for r in rows if r["model"] in at_all and r["recipe"] not in LABELS]
+    every = _table(all_severities, METHODS, None)
     hardest = _table([row for row in rows if row["severity"] == HARDEST], METHODS | LABELS, HARDEST)
+    some = ", or over how many shifts a mean is where not over all"
     return "\n".join(
         [
             "Top-1 error in percent, of the images adapted to; in brackets what the paper prints "
-            "(on the published images, with its own networks), or over how many shifts a mean is "
-            "where not over all; –: not run, or not possible. BN: new statistics of all images; "
-            "reduction: the share of that error which learning removes.",
+            f"(on the published images, with its own networks){some if ' of ' in every + hardest else ''}; "
+            "–: not run, or not possible. BN: new statistics of all images; reduction: the share "
+            "of that error which learning removes.",
             "",
             f"Mean over {CORRUPTIONS} corruptions × {SEVERITIES} severities:",
             "",
-            _table(all_severities, METHODS, None),
+            every,
             "",
             f"At severity {HARDEST}{', ± over seeds' if '±' in hardest else ''}:",
             "",

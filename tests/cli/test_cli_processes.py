@@ -119,3 +119,4 @@ def test_a_sweep_is_not_run_once_by_each_process(monkeypatch, tmp_path, capfd) -
     store = tmp_path / "sweep.db"
     assert main([*words.split(), "--root", str(tmp_path), "--store", str(store)]) == 2
     assert "without torchrun, with --engine processes" in capfd.readouterr().err
+    assert not store.exists()

@@ -105,7 +105,8 @@ def test_the_report_has_the_search_the_choice_and_the_regret(capfd):
     assert tune(*SEARCH, *SHIFTS, "--select", "label-free", "--out", "free.json") == 0
     words = ["bench", *WHAT, *WHERE, "--choice", "choice.json", "--shifts", "cifar/fog:3"]
     assert main(words) == 0
-    words = ["report", "tune.db", "--choice", "choice.json", "free.json", "--tables", "tab"]
+    files = ["--choice", "choice.json", "--choice", "free.json"]
+    words = ["report", "tune.db", *files, "--tables", "tab"]
     assert main(words) == 0
     capfd.readouterr()
     page = Path("report.html").read_text(encoding="utf-8")

@@ -64,6 +64,9 @@ def test_several_files_are_one(tmp_path):
     assert [dict(job.options) for job in jobs] == [{"optimizer.lr": 1e-2}, {"optimizer.lr": 1e-3}]
     with pytest.raises(AcclimateError, match=r"b\.json and .*c\.json .* different options of ent"):
         read_choices(*files)
+    same = {"b": {"ent": {"options": {"optimizer.lr": 1e-3}, "selection": "oracle: …"}}}
+    files[2].write_text(json.dumps(same))  # chosen otherwise, and the same in the end
+    assert dict(read_choices(*files).find("b", "ent").options) == {"optimizer.lr": 1e-3}
 
 
 def test_short_forms_and_patterns(tmp_path):

@@ -235,12 +235,12 @@ def test_the_numbers_of_the_paper_whose_jobs_are_there_are_compared(store):
     assert published_points(sweep(models=["some:other"], corruptions=["fog"])) == []
 
 
-def test_only_numbers_of_the_same_images_have_a_distance():
+def test_only_numbers_of_all_images_have_a_distance():
     whole = PublishedPoint(label="a", published=10.0, measured=12.0)
     small = PublishedPoint(label="b", published=10.0, measured=40.0, small="severity 5 only")
     said = [published_figure(points).svg for points in ([whole], [whole, small], [small])]
     assert "They differ by 2.0 on average, by 2.0 at most." in said[0]
-    assert "The 1 that are measured in full differ by 2.0 on average" in said[1]
+    assert "Those measured in full (1 of 2) differ by 2.0 on average" in said[1]
     assert "None is measured on all that the paper's number is of" in said[2].replace("&#x27;", "'")
     assert all("30.0" not in each for each in said)
 

@@ -40,6 +40,7 @@ _FAILED = 10
 
 def store_for(plan: Plan, args: argparse.Namespace) -> Store:
     """The store that was asked for; none is made for a plan that lacks the place of its data."""
+    _refuse_torchrun()
     for dataset in plan.datasets:
         plan.root(dataset)
     return Store(args.store)
@@ -70,7 +71,7 @@ def sweep(
 
 def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
     """Where the options say that jobs run."""
-    refuse_launched("--engine processes --workers N")
+    _refuse_torchrun()
     if args.engine == "inline" and (args.workers or 1) > 1:
         raise AcclimateError(
             f"expected one worker for --engine inline, got --workers {args.workers}; "
@@ -90,6 +91,10 @@ def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
     if args.engine == "processes" or (args.engine is None and several and args.workers != 1):
         return ProcessEngine(settings, workers=args.workers)
     return InlineEngine(settings)
+
+
+def _refuse_torchrun() -> None:
+    refuse_launched("--engine processes --workers N")
 
 
 def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:

@@ -36,9 +36,8 @@ def add_plan_options(parser: Any) -> None:
 
 def add_choice_option(parser: Any, words: str) -> None:
     """Files of ``acclimate tune --out``: one for each model, say."""
-    parser.add_argument(
-        "--choice", metavar="FILE", nargs="+", action="extend", default=[], help=words
-    )
+    said = f"{words}; repeatable"
+    parser.add_argument("--choice", metavar="FILE", action="append", default=[], help=said)
 
 
 def add_sweep_options(parser: Any) -> None:

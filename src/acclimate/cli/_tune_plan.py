@@ -94,7 +94,8 @@ def _check_oracle(jobs: Sequence[Job]) -> None:
     if all(refused(job) is None for job in jobs):
         raise AcclimateError(
             "expected test data with --selection oracle, got hold-out images alone; say which with "
-            "--shifts (test, or clean for a data set that is itself the shift), or leave it out"
+            "--shifts (test, or clean for a data set that is itself the shift) or --split test "
+            "(WILDS), or leave it out"
         )
 
 

@@ -101,5 +101,6 @@ def _text(
             rows.append([*words, cell.text(shown.digits), str(cell.seeds), images])
         header = [*shown.rows, "error %", "seeds", "images"]
         lines = [f"mean {shown.title}", table(rows, header=header), ""]
-    lines += [f"options of {', '.join(args.choice)}, {mark}" for mark in marks]
+    some = "some options" if len(args.choice) > 1 else "options"
+    lines += [f"{some} of {', '.join(args.choice)}, {mark}" for mark in marks]
     return "\n".join([*lines, *failures(outcome, args)])

@@ -135,7 +135,8 @@ def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in (word for word in args.root if "=" not in word):
         here = lying_in(folder, sorted(wanted), incomplete=args.incomplete)
-        if not here and not (counted and Path(folder).expanduser().is_dir()):
+        rest = counted and not args.list and Path(folder).expanduser().is_dir()
+        if not here and not rest:
             raise AcclimateError(
                 f"none of the data sets that are needed is in {folder}: "
                 f"{', '.join(sorted(wanted)) or 'none is needed'}; check --root"

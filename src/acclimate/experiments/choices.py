@@ -84,7 +84,7 @@ def read_choices(*paths: str | Path) -> Choices:
             for recipe, chosen in recipes.items():
                 before = together.setdefault(pattern, {}).setdefault(recipe, chosen)
                 first = said.setdefault((pattern, recipe), path)
-                if before != chosen:
+                if (before.options, before.by_shift) != (chosen.options, chosen.by_shift):
                     raise AcclimateError(
                         f"{first} and {path} (--choice) have different options of {recipe} for "
                         f"{pattern}; leave one of them out"

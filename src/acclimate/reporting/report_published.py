@@ -189,11 +189,12 @@ def published_figure(points: Sequence[PublishedPoint]) -> ReportFigure | None:
 
 
 def _apart(points: Sequence[PublishedPoint]) -> str:
-    """How far the numbers are apart that are of the same images."""
+    """How far the numbers are apart that are of all shifts and images."""
     gaps = [abs(point.measured - point.published) for point in points if not point.small]
     if not gaps:
         return "None is measured on all that the paper's number is of: their distance says little."
-    which = "They" if len(gaps) == len(points) else f"The {len(gaps):,} that are measured in full"
+    some = f"Those measured in full ({len(gaps):,} of {len(points):,})"
+    which = "They" if len(gaps) == len(points) else some
     return f"{which} differ by {fmean(gaps):.1f} on average, by {max(gaps):.1f} at most."
 
 
