@@ -56,11 +56,12 @@ def headline(rows: Sequence[Row]) -> str:
     all_severities = [r for r in rows if r["model"] in at_all and r["recipe"] not in LABELS]
     every = _table(all_severities, METHODS, None)
     hardest = _table([row for row in rows if row["severity"] == HARDEST], METHODS | LABELS, HARDEST)
-    some = ", or over how many shifts a mean is where not over all"
+    less = ", or over how many shifts a mean is where not over all"
+    some = less if " of " in every + hardest else ""
     return "\n".join(
         [
             "Top-1 error in percent, of the images adapted to; in brackets what the paper prints "
-            f"(on the published images, with its own networks){some if ' of ' in every + hardest else ''}; "
+            f"(on the published images, with its own networks){some}; "
             "–: not run, or not possible. BN: new statistics of all images; reduction: the share "
             "of that error which learning removes.",
             "",
