@@ -250,6 +250,21 @@ def photos(rows: Sequence[Row]) -> str:
     )
 
 
+def few_classes(rows: Sequence[Row]) -> str:
+    """What the guard said of runs, by what became of the error."""
+
+    def change(row: Row) -> str:
+        points = row["error"] - row["unadapted"]
+        return "within a point" if abs(points) <= 1 else "lower" if points < 0 else "higher"
+
+    kinds = ("lower", "within a point", "higher")
+    refused = {k: [r["verdict"] == "harmful" for r in rows if change(r) == k] for k in kinds}
+    return drawn(
+        ["error afterwards", "let through", "called harmful"],
+        ([kind, str(len(said) - sum(said)), str(sum(said))] for kind, said in refused.items()),
+    )
+
+
 def sources(rows: Sequence[Row]) -> str:
     """Source models by how much learning takes off what new statistics leave; the shipped first."""
     rows = sorted(rows, key=lambda row: (row["weights"] is not None, row["model"]))
@@ -356,6 +371,7 @@ TABLES: dict[str, Callable[[Any], str]] = {
     "self_ensembling": self_ensembling,
     "ablations": ablations,
     "dino": dino,
+    "few_classes": few_classes,
     "forgetting": forgetting,
     "photos": photos,
     "sources": sources,

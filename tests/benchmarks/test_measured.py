@@ -101,6 +101,17 @@ def test_photos_as_they_are_and_with_the_statistics_of_training() -> None:
     ]
 
 
+def test_what_the_guard_said_of_gains_and_losses() -> None:
+    runs = [(10.0, "neutral"), (18.9, "harmful"), (19.5, "helpful"), (30.0, "harmful")]
+    rows = [row(error=error, verdict=verdict) for error, verdict in runs]
+    assert cells(SCRIPT["few_classes"](rows)) == [
+        ["error afterwards", "let through", "called harmful"],
+        ["lower", "1", "1"],
+        ["within a point", "1", "0"],
+        ["higher", "0", "1"],
+    ]
+
+
 def test_batch_sizes_with_a_rate_for_all_and_one_in_proportion() -> None:
     rates = {(128, 0.04): 10.0, (64, 0.04): 11.0, (64, 0.02): 9.0}
     rows = [
