@@ -52,9 +52,11 @@ def headline(rows: Sequence[Row]) -> str:
         raise TableError("expected results, got none")
     rows = [_named(row) for row in rows]
     _check_rows(rows)
-    at_all = {row["model"] for row in rows if row["severity"] != HARDEST}
-    all_severities = [r for r in rows if r["model"] in at_all and r["recipe"] not in LABELS]
-    every = _table(all_severities, METHODS, None)
+    at_all = {(row["model"], row["recipe"]) for row in rows if row["severity"] != HARDEST}
+    all_severities = [row for row in rows if (row["model"], row["recipe"]) in at_all]
+    there = {row["recipe"] for row in all_severities}
+    labels = {name: words for name, words in LABELS.items() if name in there}
+    every = _table(all_severities, METHODS | labels, None)
     hardest = _table([row for row in rows if row["severity"] == HARDEST], METHODS | LABELS, HARDEST)
     less = ", or over how many shifts a mean is where not over all"
     some = less if " of " in every + hardest else ""

@@ -81,6 +81,13 @@ def test_seeds_and_labels_of_the_highest_severity_alone_stay_there():
     assert (hardest["BN"], hardest["hard"], hardest["soft"]) == ("12.0", "11.8 ± 0.5", "–")
 
 
+def test_labels_that_went_everywhere_have_a_column_in_both_tables():
+    hard = results(recipes={"hard": 9.5}, seeds=(0,))
+    (row,), (hardest,) = tables([*results(seeds=(0,)), *hard])
+    assert (row["hard"], hardest["hard"]) == ("9.2", "11.2")
+    assert "soft" not in row
+
+
 def test_only_places_where_all_recipes_went_are_averaged():
     rows = [r for r in results(seeds=(0,)) if r["recipe"] != "ent" or r["severity"] > 3]
     (row,) = cells(rows)
