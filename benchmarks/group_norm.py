@@ -12,63 +12,45 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from acclimate.data.corruptions import TEST
-from acclimate.experiments.paper import tables
+from acclimate.data.corruptions import SEVERITIES, TEST
+from acclimate.experiments.reproduce.scope import plain_shift
+from headline import published
 from measured import mean
 from page_table import Row, TableError, command, drawn
 
 RESULTS = Path(__file__).parent / "results" / "cifar10c.json"
-MODEL, TABLE = "acclimate:wrn-26-2-gn-cifar10", "tbl:mt3_comparison"
+MODEL = "acclimate:wrn-26-2-gn-cifar10"
 RECIPES = ("none", "ent", "rpl")
-SEVERITIES = 5
 
 
 def group_norm(rows: Sequence[Row]) -> str:
     """Means over the severities of each corruption, and over all."""
     errors = {
         recipe: {
-            (_published_name(row), row["severity"]): row
+            (plain_shift(row["corruption"]), row["severity"]): row
             for row in rows
             if (row["model"], row["recipe"], row["seed"]) == (MODEL, recipe, 0)
             and "selector" not in row["options"]
         }
         for recipe in RECIPES
     }
-    wanted = {(name, severity) for name in TEST for severity in range(1, SEVERITIES + 1)}
+    wanted = {(name, severity) for name in TEST for severity in SEVERITIES}
     for recipe, found in errors.items():
         if set(found) != wanted:
             raise TableError(f"expected {len(wanted)} shifts with {recipe}, got {len(found)}")
 
-    def cell(recipe: str, corruptions: Sequence[str], published: str) -> str:
-        ours = (row for (name, _), row in errors[recipe].items() if name in corruptions)
-        return f"{mean(ours, lambda row: row['error'])} ({_printed(published, recipe):.1f})"
+    def cell(recipe: str, shift: str) -> str:
+        of = TEST if shift == "test" else (shift,)
+        ours = (row for (name, _), row in errors[recipe].items() if name in of)
+        return f"{mean(ours, lambda row: row['error'])} ({published(MODEL, recipe, shift=shift)})"
 
-    parts = [(name, [name], name) for name in TEST]
     return drawn(
         ["corruption", *(f"`{recipe}`" for recipe in RECIPES)],
         [
-            [words, *(cell(recipe, corruptions, published) for recipe in RECIPES)]
-            for words, corruptions, published in (*parts, ("all", TEST, "test"))
+            ["all" if shift == "test" else shift, *(cell(recipe, shift) for recipe in RECIPES)]
+            for shift in (*TEST, "test")
         ],
     )
-
-
-def _printed(shift: str, recipe: str) -> float:
-    (value,) = (
-        cell.published
-        for table in tables()
-        for cell in table.to_run
-        if (cell.table, cell.model, cell.shift, cell.recipe) == (TABLE, MODEL, shift, recipe)
-        and not cell.options
-    )
-    assert value is not None
-    return value
-
-
-def _published_name(row: Row) -> str:
-    """Of a corruption; ours of frost is drawn rather than photographed."""
-    name: str = row["corruption"]
-    return name.removesuffix("-procedural")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -114,7 +114,9 @@ def mean_error(rows: Iterable[Row], *, of: int) -> Mean | None:
     return Mean(value=cell.value, std=cell.std, places=cell.parts // cell.seeds, of=of)
 
 
-def published(model: str, recipe: str, severity: int | None = None) -> float | None:
+def published(
+    model: str, recipe: str, severity: int | None = None, *, shift: str = "test"
+) -> float | None:
     """What the paper prints for a model and a recipe on CIFAR-10-C; None where it does not.
 
     None too where an architecture stands for several models, which a name does not tell apart.
@@ -124,7 +126,7 @@ def published(model: str, recipe: str, severity: int | None = None) -> float | N
         for table in tables()
         for cell in table.to_run
         if (cell.model, cell.recipe, cell.dataset) == (model, recipe, "cifar10-c")
-        and (cell.metric, cell.shift, cell.severity) == ("error", "test", severity)
+        and (cell.metric, cell.shift, cell.severity) == ("error", shift, severity)
         and cell.published is not None
         and not (cell.options or cell.epochs or cell.source)
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +44,8 @@ def row(result: Result) -> Row:
 
 
 def identity(kept: Row) -> str:
-    """The key of its job: of two lines with the same, the newer stands.
-
-    A line of a network whose weights were not written down is known by all that is.
-    """
-    if "job" in kept:
-        return Job.from_dict(kept["job"]).key
-    known = {name: kept[name] for name in kept if name not in (*ERRORS, *FIGURES)}
-    return json.dumps(known, sort_keys=True)
+    """The key of its job: of two lines with the same, the newer stands."""
+    return _job_of(kept).key
 
 
 def restored(kept: Row) -> Result:
@@ -61,14 +54,16 @@ def restored(kept: Row) -> Result:
     figures = {name: kept[name] for name in FIGURES}
     counts = {"images": kept["images"], "labelled": kept["images"]}  # all of ours have labels
     record = {**counts, "errors": errors, **figures, RESTORED: True}
-    return Result(job=Job.from_dict(kept.get("job") or _job_of(kept)), record=record)
+    return Result(job=_job_of(kept), record=record)
 
 
-def _job_of(kept: Row) -> dict[str, Any]:
-    """The job of a line that does not have it whole."""
+def _job_of(kept: Row) -> Job:
+    """The job of a line, of which the oldest do not have it whole."""
+    if "job" in kept:
+        return Job.from_dict(kept["job"])
     names = ("model", "dataset", "recipe", "shift", "options", "seed", "setting")
     known = {name: kept[name] for name in names if kept[name] is not None}
-    return {**known, "weights": {"path": kept["weights"], "sha256": NOT_KEPT}}
+    return Job.from_dict({**known, "weights": {"path": kept["weights"], "sha256": NOT_KEPT}})
 
 
 def _without_folders(job: Job) -> dict[str, Any]:

@@ -94,11 +94,9 @@ def test_a_plan_from_a_file_and_options_that_win(capfd):
     assert main([*words, "--seeds", "0", "--set", "ent:epochs=1,2,3"]) == 0
     record = json.loads(capfd.readouterr().out)
     assert record["jobs"] == 7
+    assert record["first"][1]["options"] == {"epochs": 1, "optimizer.lr": 0.001}
     assert main([*words, "--recipes", "none"]) == 0  # what the file says of ent is not needed
     assert json.loads(capfd.readouterr().out)["jobs"] == 1
-    assert main([*words, "--seeds", "0", "--set", "ent:epochs=1,2,3"]) == 0
-    record = json.loads(capfd.readouterr().out)
-    assert record["first"][1]["options"] == {"epochs": 1, "optimizer.lr": 0.001}
 
 
 def test_one_failed_job_does_not_stop_the_others(capfd):
@@ -140,6 +138,7 @@ def test_mistakes(words, said, capfd):
     err = capfd.readouterr().err
     assert "Traceback" not in err
     assert said in err
+    assert not Path("sweep.db").exists()
 
 
 def test_what_is_needed(capfd):

@@ -40,24 +40,17 @@ _FAILED = 10
 
 def store_for(plan: Plan, args: argparse.Namespace) -> Store:
     """The store that was asked for; none is made for a plan that lacks the place of its data."""
-    _refuse_torchrun()
     for dataset in plan.datasets:
         plan.root(dataset)
     return Store(args.store)
 
 
 def sweep(
-    jobs: Sequence[Job],
-    store: Store,
-    roots: Mapping[str, str],
-    args: argparse.Namespace,
-    *,
-    engine: Engine | None = None,
+    jobs: Sequence[Job], store: Store, engine: Engine, args: argparse.Namespace
 ) -> Outcome | None:
-    """Run what is missing, on a given engine or the one asked for; None where a key stopped it."""
+    """Run what is missing; None where a key stopped it."""
     try:
         with redirect_stdout(sys.stderr) if args.json else nullcontext():
-            engine = engine or engine_of(roots, args)
             return run_jobs(jobs, store, engine, progress=not args.quiet)
     except KeyboardInterrupt:
         kept = counted(len(store.has(job.key for job in jobs)), "result")
@@ -70,8 +63,8 @@ def sweep(
 
 
 def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
-    """Where the options say that jobs run."""
-    _refuse_torchrun()
+    """Where the options say that jobs run; asked before a store is made, which it may refuse."""
+    refuse_launched("--engine processes --workers N")
     if args.engine == "inline" and (args.workers or 1) > 1:
         raise AcclimateError(
             f"expected one worker for --engine inline, got --workers {args.workers}; "
@@ -91,10 +84,6 @@ def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
     if args.engine == "processes" or (args.engine is None and several and args.workers != 1):
         return ProcessEngine(settings, workers=args.workers)
     return InlineEngine(settings)
-
-
-def _refuse_torchrun() -> None:
-    refuse_launched("--engine processes --workers N")
 
 
 def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:

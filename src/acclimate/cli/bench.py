@@ -44,14 +44,22 @@ def add_options(parser: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of a plan, and show the mean errors."""
     from acclimate.cli._bench_plan import jobs_and_marks, plan_of
-    from acclimate.cli._sweep import INTERRUPTED, OK, SOME_FAILED, dry_run, store_for, sweep
+    from acclimate.cli._sweep import (
+        INTERRUPTED,
+        OK,
+        SOME_FAILED,
+        dry_run,
+        engine_of,
+        store_for,
+        sweep,
+    )
 
     plan = plan_of(args)
     jobs, marks = jobs_and_marks(plan, args)
     if args.dry_run:
         return dry_run(jobs, args)
-    store = store_for(plan, args)
-    outcome = sweep(jobs, store, plan.roots, args)
+    engine, store = engine_of(plan.roots, args), store_for(plan, args)
+    outcome = sweep(jobs, store, engine, args)
     if outcome is None:
         return INTERRUPTED
     shown = _errors(jobs, store)

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{expected}\n", flush=True, file=None if args.format == "text" else sys.stderr)
     outcome = None
     if engine is not None:
-        outcome = sweep(jobs, Store(args.store), hand.roots, args, engine=engine)
+        outcome = sweep(jobs, Store(args.store), engine, args)
         if outcome is None:
             return INTERRUPTED
         known = _results(args.store, jobs)

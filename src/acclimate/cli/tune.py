@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
         OK,
         SOME_FAILED,
         dry_run,
+        engine_of,
         failures,
         store_for,
         sweep,
@@ -62,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
     jobs = plan.jobs()
     if args.dry_run:
         return dry_run(jobs, args)
-    store = store_for(plan, args)
-    outcome = sweep(jobs, store, plan.roots, args)
+    engine, store = engine_of(plan.roots, args), store_for(plan, args)
+    outcome = sweep(jobs, store, engine, args)
     if outcome is None:
         return INTERRUPTED
     results = {job.key: found for job in jobs if (found := store.get(job.key)) is not None}
