@@ -9,6 +9,7 @@ It is made from results/cifar10c.json, as the README's table is.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,24 +25,21 @@ RECIPES = ("none", "ent", "rpl")
 
 
 def group_norm(rows: Sequence[Row]) -> str:
-    """Means over the severities of each corruption, and over all."""
-    errors = {
-        recipe: {
-            (plain_shift(row["corruption"]), row["severity"]): row
-            for row in rows
-            if (row["model"], row["recipe"], row["seed"]) == (MODEL, recipe, 0)
-            and "selector" not in row["options"]
-        }
-        for recipe in RECIPES
-    }
-    wanted = {(name, severity) for name in TEST for severity in SEVERITIES}
-    for recipe, found in errors.items():
-        if set(found) != wanted:
-            raise TableError(f"expected {len(wanted)} shifts with {recipe}, got {len(found)}")
+    """Means over the seeds and severities of each corruption, and over all."""
+    own = {recipe: [row for row in rows if _is_shown(row, recipe)] for recipe in RECIPES}
+    for recipe, found in own.items():
+        shifts = Counter((plain_shift(row["corruption"]), row["severity"]) for row in found)
+        wanted = {(name, severity) for name in TEST for severity in SEVERITIES}
+        if set(shifts) != wanted or len(set(shifts.values())) > 1:
+            seeds = sorted(set(shifts.values()))
+            raise TableError(
+                f"expected {len(wanted)} shifts with {recipe}, each with as many seeds, got "
+                f"{len(shifts)} with {' or '.join(map(str, seeds)) or 0}"
+            )
 
     def cell(recipe: str, shift: str) -> str:
         of = TEST if shift == "test" else (shift,)
-        ours = (row for (name, _), row in errors[recipe].items() if name in of)
+        ours = (row for row in own[recipe] if plain_shift(row["corruption"]) in of)
         return f"{mean(ours, lambda row: row['error'])} ({published(MODEL, recipe, shift=shift)})"
 
     return drawn(
@@ -51,6 +49,10 @@ def group_norm(rows: Sequence[Row]) -> str:
             for shift in (*TEST, "test")
         ],
     )
+
+
+def _is_shown(row: Row, recipe: str) -> bool:
+    return (row["model"], row["recipe"]) == (MODEL, recipe) and "selector" not in row["options"]
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -60,10 +60,11 @@ def headline(rows: Sequence[Row]) -> str:
     hardest = _table([row for row in rows if row["severity"] == HARDEST], METHODS | LABELS, HARDEST)
     less = ", or over how many shifts a mean is where not over all"
     some = less if " of " in every + hardest else ""
+    spread = "±: over seeds; " if "±" in every + hardest else ""
     return "\n".join(
         [
             "Top-1 error in percent, of the images adapted to; in brackets what the paper prints "
-            f"(on the published images, with its own networks){some}; "
+            f"(on the published images, with its own networks){some}; {spread}"
             "–: not run, or not possible. BN: new statistics of all images; reduction: the share "
             "of that error which learning removes.",
             "",
@@ -71,7 +72,7 @@ def headline(rows: Sequence[Row]) -> str:
             "",
             every,
             "",
-            f"At severity {HARDEST}{', ± over seeds' if '±' in hardest else ''}:",
+            f"At severity {HARDEST}:",
             "",
             hardest,
         ]
