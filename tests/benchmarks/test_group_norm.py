@@ -37,12 +37,26 @@ def test_every_corruption_beside_what_the_paper_prints():
     assert lines[-1] == "| all | 23.0 (18.6) | 21.0 (18.0) | 22.0 (18.4) |"
 
 
-def test_other_seeds_weights_and_networks_are_left_out():
-    others = [{"seed": 1}, {"options": {"selector": "all"}}, {"model": "acclimate:wrn-26-2-gn"}]
+def test_seeds_are_averaged():
+    second = [row | {"error": row["error"] + 2.0, "seed": 1} for row in results()]
+    last = SCRIPT["group_norm"]([*results(), *second]).splitlines()[-1]
+    assert last == "| all | 24.0 ± 1.4 (18.6) | 22.0 ± 1.4 (18.0) | 23.0 ± 1.4 (18.4) |"
+
+
+def test_other_weights_and_networks_are_left_out():
+    others = [{"options": {"selector": "all"}}, {"model": "acclimate:wrn-26-2-gn"}]
     more = [row for other in others for row in results(error=99.0, **other)]
     assert SCRIPT["group_norm"]([*results(), *more]) == SCRIPT["group_norm"](results())
 
 
-def test_missing_runs_are_no_mean():
-    with pytest.raises(SCRIPT["TableError"], match="expected 75 shifts with rpl, got 74"):
-        SCRIPT["group_norm"](results()[:-1])
+@pytest.mark.parametrize(
+    ("rows", "got"),
+    [
+        (results()[:-1], "rpl, .* got 74 with 1$"),
+        ([*results(), *results(seed=1)[:-1]], "rpl, .* got 75 with 1 or 2$"),
+        ([], "none, .* got 0 with 0$"),
+    ],
+)
+def test_missing_runs_are_no_mean(rows, got):
+    with pytest.raises(SCRIPT["TableError"], match=f"expected 75 shifts with {got}"):
+        SCRIPT["group_norm"](rows)
