@@ -9,6 +9,8 @@ import json
 import platform
 import random
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -42,6 +44,7 @@ def main() -> None:
         store.add_all(results())
         rows[f"add {RESULTS:,} results at once"] = time.perf_counter() - started
         rows["add one result"] = seconds(lambda: store.add(one(random.getrandbits(40))))
+        rows[f"acclimate results, the whole command, of {RESULTS:,}"] = seconds(command(store.path))
         rows |= {f"{name}, of {RESULTS:,}": seconds(each) for name, each in queries(store).items()}
         size = store.path.stat().st_size
     print(
@@ -57,6 +60,12 @@ def main() -> None:
             indent=1,
         )
     )
+
+
+def command(store: Path) -> Callable[[], object]:
+    """The command line from the start of its interpreter to its end."""
+    words = [sys.executable, "-m", "acclimate", "results", str(store)]
+    return lambda: subprocess.run(words, check=True, capture_output=True)
 
 
 def queries(store: Store) -> dict[str, Callable[[], Any]]:

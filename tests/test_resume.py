@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import acclimate
-from acclimate import checkpoint
+from acclimate import files
 from acclimate.demo.digits import PREPROCESSING, digits
 from acclimate.demo.model import load_digits_model
 from acclimate.errors import AcclimateError, AcclimateWarning
@@ -149,7 +149,7 @@ def test_killed_while_writing(name, uninterrupted, tmp_path, monkeypatch):
         os.rename(temporary, path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.os, "replace", die_before_rename)
+        patch.setattr(files.os, "replace", die_before_rename)
         assert dies(tmp_path, 1000, **RUNS["ent"])
     assert f".{name}.partial" in contents(tmp_path)
     adapt(tmp_path, **RUNS["ent"])

@@ -7,9 +7,9 @@ GeneralizedCrossEntropy(q=0.8)
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from acclimate._lazy import imported_when_used
 from acclimate._version import __version__
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from acclimate.result import AdaptationResult as AdaptationResult
     from acclimate.stream import Stream as Stream
 
-# Names are imported when first used, so that `acclimate --help` needs no torch.
 _HOME = {
     "AcclimateError": "errors",
     "AdaptationResult": "result",
@@ -41,7 +40,4 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'acclimate' has no attribute {name!r}")
-    return getattr(import_module(f"acclimate.{_HOME[name]}"), name)
+__getattr__ = imported_when_used(__name__, _HOME)

@@ -1,10 +1,9 @@
-"""Files that are whole or not there: written beside, synced, then renamed."""
+"""Tensors in safetensors files, with a record beside them."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,57 +12,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
+from acclimate.files import Writer
 
-__all__ = [
-    "Writer",
-    "json_writer",
-    "read_record",
-    "read_tensors",
-    "remove_partial",
-    "tensors_writer",
-    "text_writer",
-    "write_files",
-]
-
-Writer = Callable[[Path], None]
-"""Fills the file at a path."""
-
-
-def write_files(files: Mapping[Path, Writer]) -> None:
-    """Write some files, all or none: a full disk leaves those that were there before.
-
-    Each is written beside its place; when all are on the disk they are renamed, in order.
-    """
-    partial = {path: path.with_name(f".{path.name}.partial") for path in files}
-    path = Path()
-    try:
-        for path, write in files.items():
-            write(partial[path])
-            with partial[path].open("rb+") as file:
-                os.fsync(file.fileno())
-            partial[path].chmod(_usual_mode())  # safetensors' are for their owner alone
-        for path in files:
-            os.replace(partial[path], path)
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        kept = "; the previous one is untouched" if path.exists() else ""
-        raise AcclimateError(f"could not write {path}: {reason}{kept}") from error
-    finally:
-        for temporary in partial.values():
-            temporary.unlink(missing_ok=True)
-
-
-def _usual_mode() -> int:
-    """What a new file may be read and written by, as the user's umask has it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def remove_partial(folder: Path) -> None:
-    """Remove what a process that was killed in :func:`write_files` left in a folder."""
-    for temporary in folder.glob(".*.partial"):
-        temporary.unlink(missing_ok=True)
+__all__ = ["read_record", "read_tensors", "tensors_writer"]
 
 
 def tensors_writer(
@@ -104,17 +55,3 @@ def read_record(path: Path) -> dict[str, Any]:
 def _record_of(file: Any) -> dict[str, Any]:
     record: dict[str, Any] = json.loads((file.metadata() or {}).get("record", "{}"))
     return record
-
-
-def text_writer(text: str) -> Writer:
-    """A text file. Names of files that are not valid UTF-8 are written as they are."""
-
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
-
-    return write
-
-
-def json_writer(value: Any) -> Writer:
-    """A JSON file."""
-    return text_writer(json.dumps(value, indent=2) + "\n")

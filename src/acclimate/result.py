@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.adapters import NAME
-from acclimate.checkpoint import json_writer, read_tensors, tensors_writer, text_writer, write_files
+from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError
+from acclimate.files import json_writer, text_writer, write_files
 from acclimate.history import History
 from acclimate.recipe import Recipe
 from acclimate.verdict import Verdict

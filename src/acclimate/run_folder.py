@@ -15,14 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from acclimate import parallel
-from acclimate.checkpoint import (
-    json_writer,
-    read_tensors,
-    remove_partial,
-    tensors_writer,
-    write_files,
-)
+from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.files import json_writer, remove_partial, write_files
 from acclimate.result import IDENTITY, AdaptationResult, saved_identity
 
 if TYPE_CHECKING:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -48,6 +50,17 @@ def test_a_table_for_people(capfd):
     for said in ("top-1 error % of the model handed back", "dataset mnist", "severities 1, 5 only"):
         assert said in out
     assert "failed jobs: 1" in out
+
+
+@pytest.mark.parametrize("words", [[], ["--columns", "corruption"], ["--export", "all.csv"]])
+def test_a_table_waits_for_no_torch(words):
+    script = (
+        "import sys; from acclimate.cli import main; "
+        f"assert main({['results', 'sweep.db', *words]!r}) == 0; "
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_why_jobs_failed(capfd):

@@ -21,8 +21,9 @@ from acclimate.data.joined import JoinedSource
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Job, Plan, Result, Store
 from acclimate.experiments._image_cache import ImageCache
+from acclimate.experiments._stream_order import correlated_order, stream_order
 from acclimate.experiments.running import Worker
-from acclimate.experiments.settings import Setting, correlated_order, stream_order
+from acclimate.experiments.settings import Setting
 from acclimate.models import load
 from acclimate.stream import Stream
 

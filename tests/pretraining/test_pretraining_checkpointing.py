@@ -9,8 +9,9 @@ import pytest
 from coloured import examples, net, same
 from torch import nn
 
-from acclimate.checkpoint import read_tensors, tensors_writer, write_files
+from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError
+from acclimate.files import write_files
 from acclimate.pretraining import (
     AugMix,
     Dann,

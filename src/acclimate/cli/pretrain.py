@@ -51,9 +51,10 @@ def run(args: argparse.Namespace) -> int:
     """Train, score on the test split, and write model and summary."""
     import torch
 
-    from acclimate.checkpoint import json_writer, tensors_writer, write_files
+    from acclimate.checkpoint import tensors_writer
     from acclimate.copying import choose_device
     from acclimate.evaluation import evaluate
+    from acclimate.files import json_writer, write_files
     from acclimate.models.written import written_record
     from acclimate.pretraining import load_examples, open_case, pretrain
     from acclimate.pretraining.starting import fitted_to, trained_before

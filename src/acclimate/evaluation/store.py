@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from acclimate.checkpoint import json_writer, write_files
 from acclimate.errors import AcclimateError
+from acclimate.files import json_writer, write_files
 
 __all__ = ["RESULTS", "ResultFile"]
 

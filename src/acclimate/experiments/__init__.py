@@ -1,17 +1,42 @@
 """Many runs: a plan makes jobs, a store keeps their results, queries make tables of them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acclimate._lazy import imported_when_used
 from acclimate.experiments._conditions import Condition, conditions
-from acclimate.experiments.choices import Choices, chosen_jobs, read_choices
-from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.experiments.export import export
 from acclimate.experiments.job import Job, Weights
-from acclimate.experiments.plan import Plan
 from acclimate.experiments.query import Cell, Table, corruption_table, pivot
 from acclimate.experiments.result import Result
-from acclimate.experiments.running import Worker
-from acclimate.experiments.selection import Choice, choose
 from acclimate.experiments.store import Added, Store
-from acclimate.experiments.sweep import Outcome, run_jobs, run_plan
+
+if TYPE_CHECKING:
+    from acclimate.experiments.choices import Choices, chosen_jobs, read_choices
+    from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
+    from acclimate.experiments.plan import Plan
+    from acclimate.experiments.running import Worker
+    from acclimate.experiments.selection import Choice, choose
+    from acclimate.experiments.sweep import Outcome, run_jobs, run_plan
+
+# What plans, chooses and runs needs torch; stores and tables above do without.
+_HOME = {
+    "Choice": "selection",
+    "Choices": "choices",
+    "Engine": "engines",
+    "InlineEngine": "engines",
+    "Outcome": "sweep",
+    "Plan": "plan",
+    "ProcessEngine": "engines",
+    "Worker": "running",
+    "WorkerSettings": "engines",
+    "choose": "selection",
+    "chosen_jobs": "choices",
+    "read_choices": "choices",
+    "run_jobs": "sweep",
+    "run_plan": "sweep",
+}
 
 __all__ = [
     "Added",
@@ -41,3 +66,5 @@ __all__ = [
     "run_jobs",
     "run_plan",
 ]
+
+__getattr__ = imported_when_used(__name__, _HOME)

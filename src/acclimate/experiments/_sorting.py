@@ -9,8 +9,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from acclimate.data.benchmarks import list_datasets
-from acclimate.data.corruptions import DEV, TEST
+from acclimate.corruption_names import DEV, TEST
 from acclimate.experiments._frame import Frame
 
 __all__ = [
@@ -170,6 +169,9 @@ def expected_shifts(frame: Frame, found: Gathered) -> int:
 
 
 def _shift_counts() -> Mapping[str, int]:
+    # Only where shifts are domains: loaders need torch, and a table of corruptions does not.
+    from acclimate.data.benchmarks import list_datasets
+
     return {record.name: len(record.shifts) for record in list_datasets()}
 
 

@@ -13,8 +13,9 @@ from acclimate.answers import Answers
 from acclimate.copying import floating_dtype
 from acclimate.data import Batch, batch_count, batches
 from acclimate.data.joined import JoinedSource
+from acclimate.experiments._stream_order import stream_order
 from acclimate.experiments.job import Job
-from acclimate.experiments.settings import Setting, stream_order
+from acclimate.experiments.settings import Setting
 from acclimate.metrics import Tally
 from acclimate.models import LoadedModel
 from acclimate.presets import tuned_recipe

@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from acclimate.checkpoint import Writer, text_writer, write_files
 from acclimate.errors import AcclimateError
 from acclimate.experiments._schema import COLUMNS, row_of
 from acclimate.experiments.result import Result
+from acclimate.files import Writer, text_writer, write_files
 
 __all__ = ["FORMATS", "export", "export_all", "read_json"]
 

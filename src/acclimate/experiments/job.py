@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from acclimate.data.corruptions import DEV, TEST
+from acclimate.corruption_names import DEV, TEST
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.experiments._weights import Weights
 from acclimate.experiments.settings import STATIONARY, Setting

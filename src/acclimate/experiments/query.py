@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from acclimate.data.corruptions import SEVERITIES
+from acclimate.corruption_names import SEVERITIES
 from acclimate.errors import unknown_name
 from acclimate.experiments._by_shift import BY_SHIFT, by_shift
 from acclimate.experiments._cells import Cell, Shifts, cell_of

@@ -13,6 +13,8 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
+from acclimate.corruption_names import DEV, TEST
+
 __all__ = [
     "ALEXNET_CORRUPTIONS",
     "ALEXNET_DOMAINS",
@@ -34,10 +36,10 @@ def _read(name: str) -> dict[str, Any]:
 _CORRUPTIONS = _read("paper_corruptions.json")
 _DOMAINS = _read("paper_domains.json")
 
-CORRUPTIONS: tuple[str, ...] = tuple(_CORRUPTIONS["orders"]["benchmark"])
+CORRUPTIONS = TEST
 """The fifteen corruptions that make the mCE, in the order of the benchmark."""
 
-DEV_CORRUPTIONS: tuple[str, ...] = tuple(_CORRUPTIONS["dev"])
+DEV_CORRUPTIONS = DEV
 """The four hold-out corruptions, on which hyper-parameters are chosen."""
 
 DOMAINS: tuple[str, ...] = tuple(_DOMAINS["domains"])

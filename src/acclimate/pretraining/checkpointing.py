@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acclimate.checkpoint import read_tensors, tensors_writer, write_files
+from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError
+from acclimate.files import write_files
 from acclimate.pretraining.methods import Method
 from acclimate.pretraining.plan import Plan
 from acclimate.state import pack, under, unpack

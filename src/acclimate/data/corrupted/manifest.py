@@ -10,10 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from acclimate._version import __version__
-from acclimate.checkpoint import json_writer, write_files
 from acclimate.data.base import ImageSource, digest
 from acclimate.data.corruptions import Preset, constants, named_in_results
 from acclimate.errors import AcclimateError
+from acclimate.files import json_writer, write_files
 
 __all__ = ["MANIFEST", "Manifest", "check_folder"]
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from acclimate.checkpoint import write_files
 from acclimate.data.base import ImageSource
 from acclimate.data.corrupted.growing import GrowingArray
 from acclimate.data.corruptions import SEVERITIES, named_in_results
 from acclimate.data.folder import EXTENSIONS
 from acclimate.data.shift import JPEG_QUALITY
+from acclimate.files import write_files
 
 __all__ = ["ArrayStore", "JpegStore", "Store"]
 

@@ -8,6 +8,8 @@ function on a batch of pictures, in torch, that a decorator makes known.
 
 from __future__ import annotations
 
+from acclimate.corruption_names import DEV, SEVERITIES, TEST
+
 # Imported for what they register; the order in which names are listed is the benchmark's.
 from acclimate.data.corruptions import (
     blur,
@@ -21,7 +23,7 @@ from acclimate.data.corruptions import (
     spatter,
     weather,
 )
-from acclimate.data.corruptions._constants import DEV, PRESETS, SEVERITIES, TEST, Preset, constants
+from acclimate.data.corruptions._constants import PRESETS, Preset, constants
 from acclimate.data.corruptions._corrupt import corrupt, corrupt_numbered, corruptions
 from acclimate.data.corruptions._frost_textures import frost_kind
 from acclimate.data.corruptions.frost import named_in_results

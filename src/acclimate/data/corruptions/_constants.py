@@ -6,23 +6,17 @@ import json
 from importlib import resources
 from typing import Any, Literal, get_args
 
+from acclimate.corruption_names import SEVERITIES
 from acclimate.errors import AcclimateError, unknown_name
 
-__all__ = ["DEV", "PRESETS", "SEVERITIES", "TEST", "Preset", "constants"]
+__all__ = ["PRESETS", "Preset", "constants"]
 
 Preset = Literal["imagenet", "cifar"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
-SEVERITIES = (1, 2, 3, 4, 5)
 
 _TABLE: dict[str, Any] = json.loads(
     resources.files(__package__).joinpath("constants.json").read_text(encoding="utf-8")
 )
-
-DEV: tuple[str, ...] = tuple(_TABLE["dev"])
-"""The four corruptions on which hyper-parameters may be chosen."""
-
-TEST: tuple[str, ...] = tuple(_TABLE["test"])
-"""The fifteen corruptions on which results are reported."""
 
 
 def constants(name: str, severity: int, *, preset: Preset) -> dict[str, float | tuple[float, ...]]:

@@ -7,8 +7,9 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from acclimate.corruption_names import DEV, TEST
 from acclimate.data.corruptions._batch import from_batch, to_batch
-from acclimate.data.corruptions._constants import DEV, TEST, Preset, constants
+from acclimate.data.corruptions._constants import Preset, constants
 from acclimate.data.corruptions._draws import Draws, picture_keys
 from acclimate.data.corruptions._pixels import Pixels, grey_to_rgb, quantize, rgb_to_grey
 from acclimate.data.corruptions._registry import REGISTRY, Corruption
