@@ -40,4 +40,4 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 
-__getattr__ = imported_when_used(__name__, _HOME)
+__getattr__, __dir__ = imported_when_used(__name__, _HOME)

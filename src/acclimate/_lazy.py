@@ -5,6 +5,7 @@ So `acclimate --help`, and tables of results, need no torch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -12,13 +13,15 @@ from typing import Any
 __all__ = ["imported_when_used"]
 
 
-def imported_when_used(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package, of the module in it that each name comes from.
+def imported_when_used(
+    package: str, home: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The ``__getattr__`` and ``__dir__`` of a package, by the module each name comes from.
 
     >>> import acclimate
-    >>> get = imported_when_used("acclimate", {"Guard": "guard"})
-    >>> get("Guard") is acclimate.Guard
-    True
+    >>> get, names = imported_when_used("acclimate", {"Guard": "guard"})
+    >>> get("Guard") is acclimate.Guard, "Guard" in names()
+    (True, True)
     """
 
     def get(name: str) -> Any:
@@ -26,4 +29,7 @@ def imported_when_used(package: str, home: Mapping[str, str]) -> Callable[[str],
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f"{package}.{home[name]}"), name)
 
-    return get
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *home})
+
+    return get, names

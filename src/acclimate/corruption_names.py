@@ -5,7 +5,9 @@ Names alone, so that a table of results needs no torch.
 
 from __future__ import annotations
 
-__all__ = ["DEV", "SEVERITIES", "TEST"]
+from collections.abc import Mapping
+
+__all__ = ["DEV", "SEVERITIES", "STAND_INS", "TEST", "plain_shift"]
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -18,3 +20,15 @@ TEST: tuple[str, ...] = (
     "jpeg_compression",
 )  # fmt: skip
 """The fifteen corruptions on which results are reported, in the benchmark's order."""
+
+STAND_INS: Mapping[str, str] = {"frost-procedural": "frost"}
+"""Corruptions of our own making that take the place of one of the benchmark's."""
+
+
+def plain_shift(name: str) -> str:
+    """A corruption by the benchmark's name, also where ours stands in for it.
+
+    >>> plain_shift("frost-procedural"), plain_shift("fog")
+    ('frost', 'fog')
+    """
+    return STAND_INS.get(name, name)

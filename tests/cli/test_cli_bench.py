@@ -99,6 +99,16 @@ def test_a_plan_from_a_file_and_options_that_win(capfd):
     assert json.loads(capfd.readouterr().out)["jobs"] == 1
 
 
+def test_a_plan_file_narrowed_to_one_of_its_data_sets(capfd):
+    Path("plan.yaml").write_text(
+        "model: acclimate:digits\ndatasets: [mnist, cifar10]\nroot: .\n"
+        "shift: {mnist: [cifar/fog:2], cifar10: [cifar/snow:1]}\nrecipe: none\n"
+    )
+    words = ["bench", "--plan", "plan.yaml", "--datasets", "mnist", "--store", "sweep.db"]
+    assert main([*words, "--dry-run", "--json"]) == 0
+    assert [job["shift"] for job in json.loads(capfd.readouterr().out)["first"]] == ["cifar/fog:2"]
+
+
 def test_one_failed_job_does_not_stop_the_others(capfd):
     words = ["--recipes", "none", "ent", "--set", "ent:batch_size=1"]
     assert bench(*words, "--images-per-shift", "20") == 1

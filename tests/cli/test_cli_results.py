@@ -169,6 +169,9 @@ def test_an_export_becomes_a_store_again(capfd):
     assert results("--export", "all.json") == 0
     assert main(["results", "new.db", "--merge", "all.json"]) == 0
     assert "merged all.json: 7 new" in capfd.readouterr().out
+    assert main(["results", "new.db", "--merge", "all.json", "--json"]) == 0
+    merged = json.loads(capfd.readouterr().out)["merged"]
+    assert merged == {"new": 0, "replaced": 1, "kept": 6}  # a failed one is no result to keep
     assert len(Store("new.db")) == 7
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from importlib.util import find_spec
 
@@ -19,6 +20,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+DEADLY = """
+import os
+from acclimate.experiments.engines import WorkerSettings
+class Dies(WorkerSettings):
+    def worker(self): os._exit(9)
+class Raises(WorkerSettings):
+    def worker(self): raise RuntimeError("the driver is too old")
+"""
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """A head and two nodes, which take seconds to start; nodes find nets that end their process."""
@@ -27,6 +38,7 @@ def cluster(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("nets")
     (folder / "deadly_ray_net.py").write_text("import os\ndef build(): os._exit(9)\n")
+    (folder / "deadly_settings.py").write_text(DEADLY)
     write_unlucky_nets(folder)
     patch = pytest.MonkeyPatch()
     patch.setenv("PYTHONPATH", str(folder), prepend=":")
@@ -64,6 +76,21 @@ def test_mistakes_are_said_before_anything_runs(cluster, settings):
     bad = WorkerSettings(roots=settings.roots, device="nowhere")
     with pytest.raises(AcclimateError, match="cannot use the device 'nowhere'"):
         RayEngine(bad, gpus_per_job=0).run([a_job("none")], lambda result: None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("Dies", "3 Ray workers in a row were lost before they could begin"),
+        ("Raises", "a Ray worker cannot begin: RuntimeError: the driver is too old"),
+    ],
+)
+def test_workers_that_cannot_begin_end_the_sweep(cluster, settings, monkeypatch, kind, said):
+    monkeypatch.syspath_prepend(str(cluster.nets))
+    made = getattr(importlib.import_module("deadly_settings"), kind)
+    bad = made(roots=settings.roots, device="cpu")
+    with pytest.raises(AcclimateError, match=said):
+        RayEngine(bad, workers=1).run([a_job("none")], lambda result: None)
 
 
 def test_a_job_that_ends_its_worker_is_given_up(cluster, settings):

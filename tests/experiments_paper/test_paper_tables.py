@@ -10,7 +10,7 @@ import pytest
 
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
-from acclimate.experiments.paper import Cell, Table, find_table, listing, tables
+from acclimate.experiments.paper import Cell, Table, find_table, tables
 from acclimate.experiments.paper import loading as module
 from acclimate.metrics import (
     ALEXNET_CORRUPTIONS,
@@ -287,11 +287,3 @@ def test_every_file_is_read_and_no_line_is_hard_to_read():
     for path in folder.glob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))
         assert max(len(line) for line in path.read_text(encoding="utf-8").splitlines()) < 700, path
-
-
-def test_the_listing_has_a_line_for_each():
-    lines = listing(ALL)
-    assert len(lines) == len(ALL) == 50
-    assert lines[0].split()[0] == "tbl:table-1"
-    assert "40 cells  imagenet-a, imagenet-c, imagenet-r; 7 models" in lines[0]
-    assert listing([]) == []

@@ -8,8 +8,9 @@ import pytest
 from at_hand_data import cell_of
 
 from acclimate.data.corruptions import DEV, TEST
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.paper import find_table, tables
-from acclimate.experiments.reproduce import AtHand, Choices, Scope, jobs_of, plan_cell, plan_tables
+from acclimate.experiments.reproduce import AtHand, Scope, jobs_of, plan_cell, plan_tables
 from acclimate.recipes import get_recipe
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
@@ -77,13 +78,13 @@ def test_one_severity(cifar_c):
 
 def test_options_of_the_cell_win_over_a_choice(cifar_c):
     cell = cell_of("mt3_comparison", "WRN-26-1-GN, ENT, full model", "fog")
-    choices = Choices(options={"*": {"ent": {"selector": "affine", "epochs": 3}}})
+    choices = Choices.of({"*": {"ent": {"selector": "affine", "epochs": 3}}})
     (job, *_) = plan_cell(cell, hand=cifar_c, choices=choices).jobs
     assert dict(job.options) == {"selector": "all", "epochs": 3}
 
 
 def test_a_model_as_it_is_has_no_options_and_one_seed(cifar_c):
-    choices = Choices(options={"*": {"ent": {"epochs": 3}}})
+    choices = Choices.of({"*": {"ent": {"epochs": 3}}})
     jobs = plan_cell(cell_of(*BN[:2], "w/o adapt"), hand=cifar_c, choices=choices).jobs
     assert {(job.recipe, job.options, job.seed) for job in jobs} == {("none", (), 0)}
 
@@ -137,6 +138,25 @@ def test_the_best_by_its_own_score_is_a_grid(all_data):
     assert any("selection=oracle: best of 50 settings by the labels" in note for note in plan.notes)
 
 
+def test_what_was_chosen_is_not_searched_again_and_the_rest_is_still_an_oracle(all_data):
+    cell = cell_of("self-ensembling", "MNIST→USPS, MT+TF", "ENT")
+    chosen = Choices.of({"*": {"ent": {"optimizer.lr": 1e-3}}})
+    plan = plan_cell(cell, hand=all_data, choices=chosen)
+    assert [dict(job.options) for job in plan.jobs] == [{"optimizer.lr": 1e-3, "epochs": 10}]
+    assert "selection=oracle: best of 10 settings by the labels it is scored on" in plan.notes
+    assert "options of --choice" in plan.notes
+    whole = Choices.of({"*": {"ent": {"optimizer.lr": 1e-3, "epochs": 2}}})
+    assert not any("oracle" in note for note in plan_cell(cell, hand=all_data, choices=whole).notes)
+
+
+def test_leave_one_out_is_no_oracle_and_takes_no_choice(all_data):
+    cell = cell_of("tab:leave_one_out", "ResNet50, ENT", "leave one out")
+    for choices in (None, Choices.of({"*": {"ent": {"optimizer.lr": 1e-3}}})):
+        notes = plan_cell(cell, hand=all_data, choices=choices).notes
+        assert "chosen on the other domains: best of 21 settings there" in notes
+        assert not any("oracle" in note or "--choice" in note for note in notes)
+
+
 @pytest.mark.parametrize("table", tables(), ids=lambda table: table.label)
 def test_every_job_of_every_table_is_one_that_can_be_run(table, all_data):
     (plan,) = plan_tables([table], hand=all_data)
@@ -153,6 +173,6 @@ def test_where_the_hyper_parameters_come_from(all_data, cifar_c):
 
     assert "the library's defaults; the paper prints none" in said(*BN)
     assert "this package's own" in said(*BN)
-    chosen = Choices(options={"*": {"ent": {"epochs": 3}}})
+    chosen = Choices.of({"*": {"ent": {"epochs": 3}}})
     assert "options of --choice" in said(*BN, choices=chosen)
     assert "the paper's preset" in said("table-1", "ResNet50 vanilla", "RPL")

@@ -7,7 +7,9 @@ import json
 import pytest
 
 from acclimate.errors import AcclimateError
+from acclimate.experiments.paper import find_table
 from acclimate.experiments.reproduce import read_choices
+from acclimate.experiments.reproduce.choice import chosen_for
 
 
 def written(tmp_path, content):
@@ -19,16 +21,22 @@ def written(tmp_path, content):
 def test_for_all_models_and_for_one(tmp_path):
     content = {"ent": {"epochs": 2}, "acclimate:wrn-40*": {"ent": {"epochs": 7}}}
     choices = read_choices(written(tmp_path, content))
-    assert choices.find("acclimate:wrn-40-2", "ent") == {"epochs": 7}
-    assert choices.find("acclimate:wrn-26-2-bn", "ent") == {"epochs": 2}
+    assert choices.find("acclimate:wrn-40-2", "ent").options == {"epochs": 7}
+    assert choices.find("acclimate:wrn-26-2-bn", "ent").options == {"epochs": 2}
     assert choices.find("acclimate:wrn-26-2-bn", "rpl") is None
 
 
 def test_what_tune_wrote_and_how_it_was_chosen(tmp_path):
     entry = {"options": {"epochs": 7}, "selection": "oracle: chosen on the test data"}
     choices = read_choices(written(tmp_path, {"acclimate:wrn-40-2": {"ent": entry}}))
-    assert choices.find("acclimate:wrn-40-2", "ent") == {"epochs": 7}
-    assert choices.marks == ("oracle: chosen on the test data",)
+    assert choices.find("acclimate:wrn-40-2", "ent").options == {"epochs": 7}
+    assert choices.marks == ["oracle: chosen on the test data"]
+
+
+def test_a_model_by_its_name_comes_before_a_pattern_as_in_bench(tmp_path):
+    cell = next(cell for cell in find_table("tbl:groupnorm").cells if cell.recipe == "ent")
+    content = {"*wrn*": {"ent": {"epochs": 9}}, cell.model: {"ent": {"epochs": 2}}}
+    assert chosen_for(cell, read_choices(written(tmp_path, content))) == {"epochs": 2}
 
 
 def test_options_for_each_shift_are_no_setting_of_a_cell(tmp_path):

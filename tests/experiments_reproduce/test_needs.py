@@ -6,8 +6,9 @@ import pytest
 from at_hand_data import cell_of, tiny_npz
 
 from acclimate.errors import AcclimateError
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.paper import find_table, tables
-from acclimate.experiments.reproduce import AtHand, Choices, plan_cell, plan_tables
+from acclimate.experiments.reproduce import AtHand, plan_cell, plan_tables
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
 
@@ -130,7 +131,7 @@ def test_weights_for_nothing_that_is_asked_for_are_refused(tmp_path):
 def test_a_choice_by_other_images_needs_tuning_or_a_choice():
     cell = cell_of("wilds", "camelyon17, ENT", "test (OOD)")
     assert any("needs acclimate tune" in words for words in lacks(cell))
-    chosen = Choices(options={"*": {"ent": {"optimizer.lr": 3e-4, "epochs": 2}}})
+    chosen = Choices.of({"*": {"ent": {"optimizer.lr": 3e-4, "epochs": 2}}})
     assert not any("tune" in words for words in lacks(cell, choices=chosen))
 
 

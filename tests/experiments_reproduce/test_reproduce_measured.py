@@ -6,8 +6,8 @@ import pytest
 from at_hand_data import by_key, cell_of, made_up
 
 from acclimate.experiments import Result, Store
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.reproduce import AtHand, Scope, measured, plan_cell
-from acclimate.experiments.reproduce.choice import Choices
 from acclimate.metrics import ALEXNET_CORRUPTIONS, ALEXNET_DOMAINS, CORRUPTIONS, DOMAINS
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
@@ -59,7 +59,7 @@ def test_the_mce_is_relative_to_alexnet(hand):
 
 def test_a_domain_that_is_left_out_gets_what_is_best_on_the_others(hand):
     cell = cell_of("tab:leave_one_out", "ResNet50, ENT", "leave one out")
-    plan = plan_cell(cell, hand=hand, choices=Choices(options={"*": {"ent": {"epochs": 1}}}))
+    plan = plan_cell(cell, hand=hand, choices=Choices.of({"*": {"ent": {"epochs": 1}}}))
     assert len(plan.jobs) == 3 * len(DOMAINS)  # one of seven epochs tells of all shorter ones
 
     def errors(job):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from searches import search_job
@@ -53,6 +54,17 @@ def test_a_choice_for_each_shift(tmp_path):
     assert choices.marks == ["leave-one-out: …"]
     with pytest.raises(AcclimateError, match="none for imagenet-d clipart"):
         chosen_jobs([a_plain_job(dataset="imagenet-d", shift="clipart")], choices)
+
+
+def test_a_stream_is_met_once_whatever_epochs_were_chosen(tmp_path):
+    stream = a_plain_job(shift="cifar/fog:1", setting="online")
+    for epochs in (2, 5):
+        entry = {"options": {"optimizer.lr": 1e-2, "epochs": epochs}}
+        (job,) = chosen_jobs([stream], written(tmp_path, {"m": {"ent": entry, "memo": entry}}))
+        assert dict(job.options) == {"optimizer.lr": 1e-2}
+    again = replace(stream, recipe="memo")  # which takes so many steps with each image
+    (job,) = chosen_jobs([again], written(tmp_path, {"m": {"memo": entry}}))
+    assert dict(job.options) == {"optimizer.lr": 1e-2, "epochs": 5}
 
 
 def test_several_files_are_one(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -233,6 +234,24 @@ def test_the_numbers_of_the_paper_whose_jobs_are_there_are_compared(store):
     assert all("WRN-40-2" in point.label for point in points)
     assert {point.small for point in points} == {"1,000 images a shift, severities 3, 5 only"}
     assert published_points(sweep(models=["some:other"], corruptions=["fog"])) == []
+
+
+def test_streams_beside_them_take_no_number_away():
+    model, rates = "acclimate:wrn-40-2-augmix-cifar10", [{"optimizer.lr": 1e-4, "epochs": 2}]
+    once = sweep(models=[model], recipes=["ent"], seeds=(0,), grid=rates, severities=range(1, 6))
+    streams = [
+        Result(
+            job=replace(each.job, setting="online", options=(("optimizer.lr", 1e-3),)),
+            record=each.record,
+        )
+        for each in once
+    ]
+
+    def points(results):
+        found = panels(results)
+        return published_points(results, [each for panel in found for each in choose(panel, found)])
+
+    assert len(points([*once, *streams])) == len(points(once)) > 0
 
 
 def test_only_numbers_of_all_images_have_a_distance():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -29,10 +30,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"acclimate: {error}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
-        kept = getattr(args, "out", None)
-        hint = "the same command goes on where it stopped" if kept else "with --out it would go on"
-        print(f"acclimate: interrupted; {hint}", file=sys.stderr)
+        print(f"acclimate: interrupted{_goes_on(args)}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # `acclimate list models | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+
+
+def _goes_on(args: argparse.Namespace) -> str:
+    """Whether the same command goes on where it stopped, for those that can."""
+    place = getattr(args, "kept_in", None)
+    if place is None:
+        return ""
+    kept = getattr(args, place) is not None
+    return f"; {'the same command goes on' if kept else f'with --{place} it would go on'}"

@@ -136,7 +136,12 @@ def _narrowed(plan: Plan, given: Mapping[str, Any]) -> Plan:
     }
     return replace(
         left,
-        options={name: value for name, value in plan.options.items() if name not in gone},
-        roots={name: value for name, value in plan.roots.items() if name not in gone},
-        weights={name: value for name, value in plan.weights.items() if name not in gone},
+        shifts=_without(gone, left.shifts) if isinstance(left.shifts, Mapping) else left.shifts,
+        options=_without(gone, plan.options),
+        roots=_without(gone, plan.roots),
+        weights=_without(gone, plan.weights),
     )
+
+
+def _without(gone: set[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in gone}

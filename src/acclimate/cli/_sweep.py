@@ -29,8 +29,8 @@ __all__ = [
     "engine_of",
     "failures",
     "plain_failures",
-    "store_for",
     "sweep",
+    "sweep_plan",
 ]
 
 OK, SOME_FAILED, INTERRUPTED = 0, 1, 130
@@ -38,11 +38,15 @@ _FIRST = 5
 _FAILED = 10
 
 
-def store_for(plan: Plan, args: argparse.Namespace) -> Store:
-    """The store that was asked for; none is made for a plan that lacks the place of its data."""
+def sweep_plan(
+    plan: Plan, jobs: Sequence[Job], args: argparse.Namespace
+) -> tuple[Store, Outcome | None]:
+    """Run what is missing of a plan's jobs; a store is made once nothing is left to refuse."""
     for dataset in plan.datasets:
         plan.root(dataset)
-    return Store(args.store)
+    engine = engine_of(plan.roots, args)
+    store = Store(args.store)
+    return store, sweep(jobs, store, engine, args)
 
 
 def sweep(

@@ -54,7 +54,7 @@ def add_sweep_options(parser: Any) -> None:
 def add_engine_options(parser: Any) -> None:
     """On what it runs: what ``_sweep.engine_of`` reads."""
     add = parser.add_argument
-    how = "here, in several processes, on a cluster (default: processes where there are GPUs)"
+    how = "here, in several processes, on a cluster (default: processes with several GPUs)"
     add("--engine", choices=["inline", "processes", "ray", "slurm"], help=how)
     many = "processes; default: one for each GPU, or this process where there is none"
     add("--workers", type=int, metavar="N", help=many)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acclimate.cli._bench_plan import plan_of
+from acclimate.corruption_names import SEVERITIES, STAND_INS
 from acclimate.data.benchmarks import find_dataset
-from acclimate.data.corruptions import SEVERITIES
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Job, Plan
 from acclimate.experiments._selection_data import check_leave_one_out, check_selection, refused
@@ -119,8 +119,14 @@ def _shifts(
             f"no shift of {dataset} is left at the severities {', '.join(map(str, severities))}"
         )
     # What results call frost-procedural is asked for as frost.
-    asked = kept if record.shifts else [s and s.replace("-procedural", "") for s in kept]
+    asked = kept if record.shifts else [s and _as_asked(s) for s in kept]
     return ["clean" if shift is None else shift for shift in asked]
+
+
+def _as_asked(shift: str) -> str:
+    for ours, theirs in STAND_INS.items():
+        shift = shift.replace(ours, theirs)
+    return shift
 
 
 def _usual(dataset: str, args: argparse.Namespace) -> list[str]:

@@ -49,17 +49,14 @@ def run(args: argparse.Namespace) -> int:
         OK,
         SOME_FAILED,
         dry_run,
-        engine_of,
-        store_for,
-        sweep,
+        sweep_plan,
     )
 
     plan = plan_of(args)
     jobs, marks = jobs_and_marks(plan, args)
     if args.dry_run:
         return dry_run(jobs, args)
-    engine, store = engine_of(plan.roots, args), store_for(plan, args)
-    outcome = sweep(jobs, store, engine, args)
+    store, outcome = sweep_plan(plan, jobs, args)
     if outcome is None:
         return INTERRUPTED
     shown = _errors(jobs, store)

@@ -139,6 +139,12 @@ practices. Plots and tables can be written for papers too.
 PNG needs pip install 'acclimate[plots]'; without it plots are SVG alone.
 """
 
+_KEPT_IN = {
+    **dict.fromkeys(("adapt", "evaluate", "corrupt", "pretrain"), "out"),
+    **dict.fromkeys(("bench", "tune", "reproduce"), "store"),
+}
+"""The option that says where a command which was stopped goes on from."""
+
 _THEORY = """\
 Why self-learning works or collapses: the paper's two-point model as figures, and as a page to play
 with.
@@ -201,7 +207,7 @@ def _add_command(commands: Any, name: str, *, help: str, description: str) -> An
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.set_defaults(command=_command(name))
+    command.set_defaults(command=_command(name), kept_in=_KEPT_IN.get(name))
     return command
 
 
@@ -309,7 +315,6 @@ def _add_show(commands: Any) -> None:
     add("--num-classes", type=int, metavar="N", help="where it is not the architecture's own")
     add("--unsafe-pickle", action="store_true", help="trust --weights enough to unpickle it")
     add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
-    show.set_defaults(command=_command("show"))
 
 
 def _add_theory(commands: Any) -> None:

@@ -123,9 +123,9 @@ def _hand(args: argparse.Namespace, asked: Sequence[Table]) -> AtHand:
 
 def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     """The folder of each data set: as it is said, else where it is found."""
+    from acclimate.experiments._datasets import MADE_FROM
     from acclimate.experiments.reproduce.at_hand import lying_in
     from acclimate.experiments.reproduce.cell_jobs import needs_no_run
-    from acclimate.experiments.reproduce.needs import MADE_FROM
 
     cells = [cell for table in asked for cell in table.to_run if not needs_no_run(cell)]
     wanted = {name for cell in cells for name in (cell.dataset, cell.scored_on) if name}
@@ -237,12 +237,11 @@ def _plain(
     outcome: Outcome | None,
     args: argparse.Namespace,
 ) -> dict[str, Any]:
+    from acclimate.cli._sweep import plain_failures
+
     ran = None
     if outcome is not None:
-        failed = [
-            {"job": result.job.to_dict(), "message": result.message} for result in outcome.failed
-        ]
-        ran = {"done": outcome.done, "failed": failed}
+        ran = {"done": outcome.done, "failed": plain_failures(outcome)}
     small = next((each.scope.to_dict() for each in shown if each.scope.small), None)
     return {
         "store": args.store,

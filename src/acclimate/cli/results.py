@@ -6,6 +6,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,20 +53,24 @@ def run(args: argparse.Namespace) -> int:
         results = store.results(where)
         _refuse_none(len(results), args)
         export_all(results, args.export)
-        said = {"exported": len(results), "files": args.export}
+        said = {"exported": len(results), "files": args.export, **_merged(merged)}
         count = "1 result" if len(results) == 1 else f"{len(results):,} results"
         text = f"{count} written to {' and '.join(args.export)}"
         print(json.dumps(said) if args.json else text)
         return 0
     shown = _table(store, args)
     if args.json:
-        print(json.dumps(shown.to_dict()))
+        print(json.dumps({**shown.to_dict(), **_merged(merged)}))
         return 0
     if merged is not None:
         counts = f"{merged.new:,} new, {merged.replaced:,} in the place of failed ones"
         print(f"merged {args.merge}: {counts}, {merged.kept:,} there already\n")
     print("\n".join([_text(shown), *(_reasons(store, where) if shown.failed else [])]))
     return 0
+
+
+def _merged(added: Added | None) -> dict[str, Any]:
+    return {} if added is None else {"merged": asdict(added)}
 
 
 def _reasons(store: Store, where: Sequence[Condition]) -> list[str]:

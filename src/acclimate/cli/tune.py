@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli._sweep_options import add_plan_options, add_sweep_options
+from acclimate.cli.writing import write_file
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
@@ -45,10 +46,9 @@ def run(args: argparse.Namespace) -> int:
         OK,
         SOME_FAILED,
         dry_run,
-        engine_of,
         failures,
-        store_for,
-        sweep,
+        plain_failures,
+        sweep_plan,
     )
     from acclimate.cli._tune_plan import tune_plan
 
@@ -63,16 +63,16 @@ def run(args: argparse.Namespace) -> int:
     jobs = plan.jobs()
     if args.dry_run:
         return dry_run(jobs, args)
-    engine, store = engine_of(plan.roots, args), store_for(plan, args)
-    outcome = sweep(jobs, store, engine, args)
+    store, outcome = sweep_plan(plan, jobs, args)
     if outcome is None:
         return INTERRUPTED
     results = {job.key: found for job in jobs if (found := store.get(job.key)) is not None}
     chosen, tables, texts = _choose(jobs, results, args)
     if args.out is not None and chosen:
-        _write(chosen, args.out)
+        text = json.dumps(_by_model(chosen), indent=2, ensure_ascii=False)
+        write_file(Path(args.out).expanduser(), f"{text}\n".encode())
     if args.json:
-        print(json.dumps(_plain(chosen, tables, len(outcome.failed), args), ensure_ascii=False))
+        print(json.dumps(_plain(chosen, tables, plain_failures(outcome), args), ensure_ascii=False))
     else:
         where = []
         if args.out is not None:
@@ -131,25 +131,17 @@ def _check_target(path: str) -> None:
         raise AcclimateError(f"cannot write {path}: {what}; check --out")
 
 
-def _write(chosen: Mapping[tuple[str, str], Mapping[str, Any]], path: str) -> None:
-    target = Path(path).expanduser()
-    try:
-        target.write_text(json.dumps(_by_model(chosen), indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise AcclimateError(f"cannot write {path}: {error.strerror}; check --out") from error
-
-
 def _plain(
     chosen: Mapping[tuple[str, str], Mapping[str, Any]],
     tables: Sequence[Mapping[str, Any]],
-    failed: int,
+    failed: Sequence[Mapping[str, Any]],
     args: argparse.Namespace,
 ) -> dict[str, Any]:
     return {
         "store": args.store,
         "choice": _by_model(chosen),
         "sensitivity": list(tables),
-        "failed": failed,
+        "failed": list(failed),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from acclimate.corruption_names import plain_shift
 from acclimate.metrics import (
     CORRUPTIONS,
     DOMAINS,
@@ -57,7 +58,7 @@ class Report:
         data, table = self.identity["data"].get("dataset"), self.table()
         made_by_imagenet = all(part.get("preset") == "imagenet" for part in self.parts)
         if table is not None and (data == "imagenet-c" or made_by_imagenet):
-            complete = {name.removesuffix("-procedural") for name in table.corruptions()}
+            complete = set(map(plain_shift, table.corruptions()))
             if complete == set(CORRUPTIONS) and len(table.cells) == 5 * len(CORRUPTIONS):
                 return mce(_by_shift(self.parts, self.counts()), interval=interval)
         if data == "imagenet-d" and {part["shift"] for part in self.parts} == set(DOMAINS):

@@ -67,4 +67,4 @@ __all__ = [
     "run_plan",
 ]
 
-__getattr__ = imported_when_used(__name__, _HOME)
+__getattr__, __dir__ = imported_when_used(__name__, _HOME)

@@ -12,7 +12,7 @@ from acclimate.parts import PARTS
 from acclimate.recipe import Recipe
 from acclimate.recipes import get_recipe
 
-__all__ = ["Grid", "combinations", "recipe_options", "typed_options"]
+__all__ = ["Grid", "combinations", "of_one_pass", "recipe_options", "typed_options"]
 
 Grid: TypeAlias = Mapping[str, Any]
 """Values, or a list of them, by option; and grids of single recipes by the recipe's name."""
@@ -43,6 +43,19 @@ def combinations(recipe: str, grid: Grid) -> list[dict[str, Any]]:
     general = {k: v for k, v in grid.items() if not isinstance(v, Mapping) and _uses(made, k)}
     values = {key: _listed(key, value) for key, value in {**general, **own}.items()}
     return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
+
+
+def of_one_pass(recipe: str, options: Options) -> Options:
+    """A stream is met once: a number of epochs must not make two jobs of one.
+
+    Recipes that begin anew with each batch take so many steps with it.
+
+    >>> of_one_pass("ent", (("epochs", 5), ("optimizer.lr", 0.01)))
+    (('optimizer.lr', 0.01),)
+    """
+    if get_recipe(recipe, dict(options)).episode is not None:
+        return options
+    return tuple(pair for pair in options if pair[0] != "epochs")
 
 
 def _uses(recipe: Recipe, key: str) -> bool:

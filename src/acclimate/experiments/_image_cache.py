@@ -19,6 +19,7 @@ from acclimate.data.memory import cache_budget
 from acclimate.data.shift import Shift, ShiftedSource
 from acclimate.errors import AcclimateError
 from acclimate.evaluation import dataset_parts
+from acclimate.experiments._datasets import MADE_FROM, root_of
 from acclimate.experiments._few_images import few_images
 from acclimate.experiments._heard import heard
 from acclimate.experiments._shift_words import job_shifts
@@ -30,7 +31,6 @@ __all__ = ["ImageCache", "Opened"]
 
 _CHUNK = 256
 # Data sets of shifts alone: where the images they were made of are.
-_CLEAN = {"cifar10-c": "cifar10", "imagenet-c": "imagenet"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class ImageCache:
     def clean(self, job: Job, preprocessing: Preprocessing | None) -> Opened:
         """The images of a job before the shift, to measure forgetting on."""
         own = bool(find_dataset(job.dataset).shifts)
-        name = _CLEAN.get(job.dataset) if own else job.dataset
+        name = MADE_FROM.get(job.dataset, (None,))[0] if own else job.dataset
         if name is None or name not in self.roots:
             needed = f"; {name} beside it, with its root, has them" if name else ""
             raise AcclimateError(
@@ -157,10 +157,7 @@ class ImageCache:
         preprocessing: Preprocessing | None,
         cache: int | None,
     ) -> Opened:
-        if dataset not in self.roots:
-            how = find_dataset(dataset).how_to_get(Path("ROOT"))
-            raise AcclimateError(f"{dataset} needs a root, the folder it lies in\n{how}")
-        root = Path(self.roots[dataset]).expanduser()
+        root = root_of(dataset, self.roots)
         split = job.split if dataset == job.dataset else None
         severity, corruption = None, None
         with heard() as said:

@@ -30,7 +30,7 @@ _NAMES = {
     "split": "split",
 }
 _REQUIRED = ("model", "dataset")
-_HOW = ("choice", "device", "engine", "score", "speed", "store", "workers")
+_HOW = ("choice", "device", "engine", "score", "store", "workers")
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:
@@ -49,7 +49,8 @@ def read_plan(path: str | Path) -> dict[str, Any]:
                 values[_NAMES[name]] = _value(name, value, plain)
             except AcclimateError as error:
                 found.append(str(error))
-    missing = [name for name in _REQUIRED if _NAMES[name] not in values and name not in plain]
+    given_names = {_singular(str(name)) for name in plain}
+    missing = [name for name in _REQUIRED if name not in given_names]
     found += [f"expected {name}: in the plan, got none" for name in missing]
     if found:
         raise AcclimateError(f"{path} is no plan:" + "".join(f"\n  - {each}" for each in found))
@@ -110,17 +111,17 @@ def _value(name: str, value: Any, plain: Mapping[str, Any]) -> Any:
 
 
 def _by_name(name: str, value: Any, plain: Mapping[str, Any]) -> dict[str, str]:
-    """One path where there is one it can belong to, else a path for each."""
+    """A folder may hold several data sets, where a file of weights is of one model."""
     if isinstance(value, Mapping):
         return {str(each): str(path) for each, path in value.items()}
     owner = "dataset" if name == "root" else "model"
     owners = _listed(plain.get(owner, plain.get(_MANY[owner])))
-    if len(owners) != 1:
+    if owner == "model" and len(owners) != 1:
         raise AcclimateError(
             f"{name}: expected a path for each {owner} ({', '.join(map(str, owners))}), got "
             f"{value!r}"
         )
-    return {str(owners[0]): str(value)}
+    return {str(each): str(value) for each in owners}
 
 
 def _listed(value: Any) -> list[Any]:

@@ -109,8 +109,7 @@ def _setting(options: Options, jobs: Sequence[Job], results: Mapping[str, Result
     for job in jobs:
         result = results.get(job.key)
         if result is None or result.status != "done":
-            reason = result.message.splitlines()[0] if result and result.message else "not run yet"
-            reasons[reason] = None
+            reasons["not run yet" if result is None else result.reason] = None
             continue
         if result.record.get("score") == "end":
             reasons["scored at its end alone (--score end): choose in a store of its own"] = None

@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from acclimate.corruption_names import DEV, TEST
+from acclimate.corruption_names import DEV, TEST, plain_shift
 from acclimate.experiments._frame import Frame
 
 __all__ = [
@@ -158,12 +158,10 @@ def expected_shifts(frame: Frame, found: Gathered) -> int:
     """How many corruptions or domains a whole mean is over."""
     group = found.first[frame.place("group")]
     present = {name for each in found.numbers.values() for name in each}
-    if group is not None and present <= {group}:  # a stream through all of them
+    if present <= {group, "all"}:  # nothing shifted, or a stream through all of them
         return 1
     if group is not None:
         return len(TEST if group == "test" else DEV)
-    if present <= {None}:
-        return 1
     dataset = found.first[frame.place("dataset")]
     return max(_shift_counts().get(dataset, 0), len(present))
 
@@ -185,7 +183,7 @@ def ordered(names: Sequence[str], keys: set[Key]) -> list[Key]:
         if value is None:
             return (0,)
         if name == "corruption":
-            place = _PAPER_ORDER.get(value.removesuffix("-procedural"), len(_PAPER_ORDER))
+            place = _PAPER_ORDER.get(plain_shift(value), len(_PAPER_ORDER))
             return (1, place, value)
         if name == "options":
             return (2, [(key, *rank("", each)) for key, each in sorted(json.loads(value).items())])

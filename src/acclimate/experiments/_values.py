@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acclimate.corruption_names import SEVERITIES, TEST
+from acclimate.corruption_names import SEVERITIES, TEST, plain_shift
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.experiments._cells import Measure, Shifts, mean_of_means
 
@@ -36,7 +36,7 @@ class Shown:
 
 def _mce(shifts: Shifts) -> float | None:
     """The mCE, where all fifteen corruptions at all five severities are there."""
-    whole = {str(name).removesuffix("-procedural") for name in shifts} == set(TEST)
+    whole = {plain_shift(str(name)) for name in shifts} == set(TEST)
     if not whole or len(shifts) != len(TEST):
         return None
     if any(set(values) != set(SEVERITIES) for values in shifts.values()):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acclimate.errors import AcclimateError
-from acclimate.experiments._grid import typed_options
+from acclimate.experiments._grid import of_one_pass, typed_options
 from acclimate.experiments._selection_states import place_of
 from acclimate.experiments.choice_search import Search, search_of
 from acclimate.experiments.job import UNADAPTED, Job, Value
@@ -42,7 +42,11 @@ class Chosen:
         >>> Chosen(by_shift={"imagenet-d real": {"epochs": 2}}).options_for(job)
         {'epochs': 2}
         """
-        return self.by_shift.get(place_of(job).words) if self.options is None else self.options
+        whole = self.options is not None
+        options = self.options if whole else self.by_shift.get(place_of(job).words)
+        if options is None or job.setting is None:
+            return options
+        return dict(of_one_pass(job.recipe, tuple(options.items())))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +58,22 @@ class Choices:
     {'optimizer.lr': 0.001}
     """
 
-    chosen: Mapping[str, Mapping[str, Chosen]]
+    chosen: Mapping[str, Mapping[str, Chosen]] = field(default_factory=dict)
     source: str = ""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Mapping[str, Mapping[str, Value]]]) -> Choices:
+        """Options for all images, by model and recipe.
+
+        >>> Choices.of({"*": {"ent": {"epochs": 2}}}).find("m", "ent").options
+        {'epochs': 2}
+        """
+        return cls(
+            chosen={
+                model: {recipe: Chosen(options=each) for recipe, each in recipes.items()}
+                for model, recipes in options.items()
+            }
+        )
 
     def find(self, model: str, recipe: str) -> Chosen | None:
         """What was chosen for a model and a recipe: by its name, by a pattern, for all."""

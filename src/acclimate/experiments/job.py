@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from acclimate.corruption_names import DEV, TEST
+from acclimate.corruption_names import DEV, TEST, plain_shift
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.experiments._weights import Weights
 from acclimate.experiments.settings import STATIONARY, Setting
@@ -31,7 +31,6 @@ _KEY_DIGITS = 16
 _SHIFT = re.compile(
     r"((?P<preset>[^/:@]+)/)?(?P<name>[^/:@]+)(:(?P<severity>[1-5]))?(@(?P<draw>\d+))?"
 )
-_STAND_IN = "-procedural"  # frost-procedural is made in the place of the benchmark's frost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +179,7 @@ def group_of(corruption: str | None) -> Group | None:
     >>> group_of("spatter"), group_of("frost-procedural"), group_of("clipart")
     ('dev', 'test', None)
     """
-    name = "" if corruption is None else corruption.removesuffix(_STAND_IN)
+    name = "" if corruption is None else plain_shift(corruption)
     if name == "dev" or name in DEV:
         return "dev"
     return "test" if name == "test" or name in TEST else None

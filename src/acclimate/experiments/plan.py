@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
-from acclimate.experiments._grid import Grid, recipe_options
+from acclimate.experiments._datasets import root_of, split_of
+from acclimate.experiments._grid import Grid, of_one_pass, recipe_options
 from acclimate.experiments._plan_check import problems
 from acclimate.experiments._shift_words import group_shifts, job_shifts
-from acclimate.experiments.job import UNADAPTED, Job, Options, Weights
+from acclimate.experiments.job import UNADAPTED, Job, Weights
 from acclimate.experiments.settings import SEQUENCES, STATIONARY, Setting
-from acclimate.recipes import get_recipe
 
 __all__ = ["Plan"]
 
@@ -92,7 +91,7 @@ class Plan:
                 dataset=dataset,
                 recipe=recipe,
                 shift=shift,
-                options=options if setting == STATIONARY else _of_one_pass(recipe, options),
+                options=options if setting == STATIONARY else of_one_pass(recipe, options),
                 seed=seed,
                 images=self.images,
                 weights=weights.get(model),
@@ -126,22 +125,8 @@ class Plan:
 
     def split_of(self, dataset: str) -> str | None:
         """The split, None where it is the first, so that naming it makes no other job."""
-        splits = find_dataset(dataset).splits
-        return None if splits and self.split == splits[0] else self.split
+        return split_of(dataset, self.split)
 
     def root(self, dataset: str) -> Path:
         """Where a data set lies."""
-        if dataset not in self.roots:
-            how = find_dataset(dataset).how_to_get(Path("ROOT"))
-            raise AcclimateError(f"{dataset} needs a root, the folder it lies in\n{how}")
-        return Path(self.roots[dataset]).expanduser()
-
-
-def _of_one_pass(recipe: str, options: Options) -> Options:
-    """A stream is met once: a number of epochs must not make two jobs of one.
-
-    Recipes that begin anew with each batch take so many steps with it.
-    """
-    if get_recipe(recipe, dict(options)).episode is not None:
-        return options
-    return tuple(pair for pair in options if pair[0] != "epochs")
+        return root_of(dataset, self.roots)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tqdm import tqdm
 
-from acclimate.data.benchmarks import find_dataset
-from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.errors import AcclimateWarning
 from acclimate.experiments._announcing import announced
+from acclimate.experiments._datasets import root_of
 from acclimate.experiments._machine import OUT_OF_MEMORY
 from acclimate.experiments._time_left import TimeLeft, duration
 from acclimate.experiments.engines.base import Engine
 from acclimate.experiments.job import Job
 from acclimate.experiments.plan import Plan
 from acclimate.experiments.result import Result
-from acclimate.experiments.store import Store
+from acclimate.experiments.store import RefusedResult, Store
 
 __all__ = ["Outcome", "run_jobs", "run_plan"]
 
@@ -101,20 +100,21 @@ def run_jobs(
 
 
 def _keep(store: Store, result: Result) -> Result:
-    """Add a result; one that the store refuses, since its images are others, is a failed one."""
+    """Add a result; one that the store refuses, since its images are others, is a failed one.
+
+    What is wrong with the store itself ends the sweep.
+    """
     try:
         store.add(result)
-    except AcclimateError as error:
+    except RefusedResult as error:
         result = Result.failed(result.job, str(error))
-        store.add(result)  # what is wrong with the store itself is wrong again, and ends the sweep
+        store.add(result)
     return result
 
 
 def _check_roots(jobs: Sequence[Job], engine: Engine) -> None:
     for name in dict.fromkeys(job.dataset for job in jobs):
-        if name not in engine.settings.roots:
-            how = find_dataset(name).how_to_get(Path("ROOT"))
-            raise AcclimateError(f"{name} needs a root, the folder it lies in\n{how}")
+        root_of(name, engine.settings.roots)
 
 
 def _words(left: TimeLeft, failed: int) -> str:

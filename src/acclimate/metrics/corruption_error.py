@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from acclimate.corruption_names import STAND_INS
 from acclimate.errors import AcclimateError
 from acclimate.metrics.measured import SEVERITIES, Errors, figure_of
 from acclimate.metrics.published import ALEXNET_CORRUPTIONS, CORRUPTIONS, DEV_CORRUPTIONS
 from acclimate.metrics.relative_error import RelativeError, read_errors, relative_parts
 
 __all__ = ["MeanCorruptionError", "mce"]
-
-STAND_INS: Mapping[str, str] = {"frost-procedural": "frost"}
-"""Corruptions of our own making that take the place of one of the benchmark's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +68,7 @@ def mce(
     parts = relative_parts(measured, kind="corruption", baseline=baseline)
     if len(parts) < len(corruptions):
         notes.insert(0, f"over {len(parts)} of {len(corruptions)} corruptions")
-    if tuple(corruptions) == DEV_CORRUPTIONS:
+    if set(corruptions) == set(DEV_CORRUPTIONS):
         notes.insert(0, "over the hold-out corruptions")
     if any(len(m.parts) not in (1, SEVERITIES) for m in measured):
         notes.append(f"not all of {SEVERITIES} severities")

@@ -8,10 +8,10 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import Value
 from acclimate.experiments.paper import Cell, tables
 from acclimate.experiments.reproduce import AtHand, Scope, measured, plan_cell
-from acclimate.experiments.reproduce.choice import Choices
 from acclimate.experiments.reproduce.searching import longest_runs
 from acclimate.experiments.result import Result
 from acclimate.parts import PARTS
@@ -116,10 +116,11 @@ def _choices(shown: Sequence[Chosen]) -> list[Choices]:
         job = each.results[0].job
         # With another part (selector=all, say) it is another method than the cell's.
         same_method = not any(name in PARTS for name, _ in each.setting.options)
-        if job.group == "test" and same_method and not each.mixed and not each.by_shown_error:
+        once = job.setting is None and job.group == "test"
+        if once and same_method and not each.mixed and not each.by_shown_error:
             options = found.setdefault((job.dataset, job.weights, job.images), {})
             options.setdefault(job.model, {})[each.setting.recipe] = dict(each.setting.options)
-    return [Choices(options=options) for options in found.values()]
+    return [Choices.of(options) for options in found.values()]
 
 
 def _weights(results: Iterable[Result]) -> dict[str, str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple, TypeAlias
 
+from acclimate.latex import latex_words
+
 __all__ = ["Entry", "ReportTable", "html_table", "latex_table", "markdown_table", "number_entry"]
 
 
@@ -121,13 +123,6 @@ def markdown_table(table: ReportTable) -> str:
     return "\n\n".join(parts)
 
 
-_TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "−": "$-$", "–": "--", "×": r"$\times$", "τ": r"$\tau$", "→": r"$\to$",
-}  # fmt: skip
-
-
 def latex_table(table: ReportTable) -> str:
     """For a paper; needs the package booktabs.
 
@@ -136,19 +131,15 @@ def latex_table(table: ReportTable) -> str:
     (True, True)
     """
     align = "".join("r" if numeric else "l" for numeric in _numeric(table))
-    rows = [" & ".join(_tex(_word(entry)) for entry in row) + r" \\" for row in table.rows]
+    rows = [" & ".join(latex_words(_word(entry)) for entry in row) + r" \\" for row in table.rows]
     notes = [f"% {note}" for note in table.notes]
-    head = " & ".join(map(_tex, table.header)) + r" \\"
+    head = " & ".join(map(latex_words, table.header)) + r" \\"
     lines = [
-        r"\begin{table}", r"\centering", rf"\caption{{{_tex(table.title)}}}",
+        r"\begin{table}", r"\centering", rf"\caption{{{latex_words(table.title)}}}",
         rf"\label{{tbl:{table.name}}}", rf"\begin{{tabular}}{{{align}}}", r"\toprule", head,
         r"\midrule", *rows, r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ]  # fmt: skip
     return "\n".join([*notes, *lines])
-
-
-def _tex(words: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in words)
 
 
 def _numeric(table: ReportTable) -> list[bool]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acclimate.corruption_names import DEV, STAND_INS, TEST
 from acclimate.data.arrays import ArraySource, load_arrays
 from acclimate.data.benchmarks._array_sets import (
     array_source,
@@ -18,9 +19,7 @@ from acclimate.data.benchmarks._array_sets import (
 from acclimate.data.benchmarks._made_here import images_made_here
 from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
 from acclimate.data.benchmarks.registry import SEVERITIES, Dataset, Request, register_dataset
-from acclimate.data.corruptions import DEV, TEST
 from acclimate.errors import AcclimateError
-from acclimate.metrics.corruption_error import STAND_INS
 
 __all__ = ["missing_parts", "open_cifar10_c"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from acclimate.corruption_names import DEV, STAND_INS, TEST
 from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks._class_folders import (
     Listing,
@@ -13,10 +14,8 @@ from acclimate.data.benchmarks._class_folders import (
 )
 from acclimate.data.benchmarks._made_here import images_made_here
 from acclimate.data.benchmarks.registry import SEVERITIES, Dataset, Request, register_dataset
-from acclimate.data.corruptions import DEV, TEST
 from acclimate.data.imagenet import imagenet_index
 from acclimate.data.preprocessing import Preprocessing
-from acclimate.metrics.corruption_error import STAND_INS
 
 __all__ = ["IMAGENET_C", "missing_parts"]
 

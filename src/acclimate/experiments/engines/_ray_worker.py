@@ -19,13 +19,15 @@ class RayWorker:
 
     def ready(self) -> str | None:
         """Make the worker; why that cannot be done, None where it can."""
-        import torch
-
-        torch.set_num_threads(self._threads)
         try:
+            import torch
+
+            torch.set_num_threads(self._threads)
             self._worker = self._settings.worker()
         except AcclimateError as error:
             return str(error)
+        except Exception as error:  # an old driver, a library that a node lacks
+            return f"a Ray worker cannot begin: {type(error).__name__}: {error}"
         return None
 
     def run(self, plain: dict[str, Any]) -> tuple[dict[str, Any], bool]:

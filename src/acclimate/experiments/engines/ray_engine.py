@@ -21,6 +21,8 @@ __all__ = ["RayEngine"]
 
 _ANSWERS_WITHIN = 5.0
 """Seconds."""
+_FALSE_STARTS = 3
+"""Of each worker, one after the other; a lost node takes several at once."""
 
 
 @dataclass
@@ -81,10 +83,12 @@ class RayEngine(Engine):
                 f"nodes: {have}; ask for fewer (--cpus-per-job, --gpus-per-job)"
             )
         super().__init__(replace(settings, progress=False), workers=workers or room)
+        self._false_starts = 0
 
     def run(self, jobs: Sequence[Job], on_result: OnResult) -> None:
         """Run every job."""
         handout, hands = Handout(jobs, retries=self.retries), {}  # type: Handout, dict[Any, _Hand]
+        self._false_starts = 0
         try:
             for number in range(min(self.workers, len(jobs))):
                 self._start(number, hands)
@@ -128,6 +132,7 @@ class RayEngine(Engine):
             return
         if hand.job is None and answer is not None:
             raise AcclimateError(answer)
+        self._false_starts = 0
         finished = Result.from_dict(answer[0]) if hand.job is not None else None
         if finished is not None and answer[1]:
             # Another process on the GPU may have broken it: not the job's fault yet.
@@ -146,10 +151,17 @@ class RayEngine(Engine):
 
     def _lost(self, hand: _Hand, how: str, handout: Handout, on_result: OnResult) -> None:
         handout.give_back(hand.number)
-        deaths = handout.again(hand.job) if hand.job is not None else None
-        if hand.job is not None and deaths is not None:
+        first = how.partition("\n")[0]
+        if hand.job is None:
+            self._false_starts += 1
+            if self._false_starts >= _FALSE_STARTS * self.workers:
+                raise AcclimateError(
+                    f"{self._false_starts} Ray workers in a row were lost before they could begin; "
+                    f"every node needs this package and what it needs. The last: {first}"
+                )
+        elif (deaths := handout.again(hand.job)) is not None:
             times = "once" if deaths == 1 else f"{deaths} times"
-            said = f"the Ray worker that ran this job was lost, {times}: {how.splitlines()[0]}"
+            said = f"the Ray worker that ran this job was lost, {times}: {first}"
             on_result(Result.failed(hand.job, said))
 
 

@@ -123,8 +123,3 @@ class Table:
     def weights(self) -> tuple[str, ...]:
         """What has to be downloaded or trained besides: see ``Cell.weights``."""
         return tuple(sorted({cell.weights for cell in self.to_run if cell.weights}))
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Data sets and models, by name."""
-        return self.datasets + self.models

@@ -2,7 +2,7 @@
 
 from acclimate.experiments.reproduce.at_hand import AtHand
 from acclimate.experiments.reproduce.cell_jobs import CellPlan, Try, plan_cell
-from acclimate.experiments.reproduce.choice import Choices, read_choices
+from acclimate.experiments.reproduce.choice import read_choices
 from acclimate.experiments.reproduce.comparison import (
     Comparison,
     TablePlan,
@@ -20,7 +20,6 @@ from acclimate.experiments.reproduce.scope import Scope
 __all__ = [
     "AtHand",
     "CellPlan",
-    "Choices",
     "Comparison",
     "ComparisonRow",
     "Estimate",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from acclimate.corruption_names import plain_shift
 from acclimate.data.benchmarks import find_dataset
 from acclimate.experiments._shift_words import job_shifts
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import UNADAPTED, Job, Options, Value, Weights
 from acclimate.experiments.paper import Cell
 from acclimate.experiments.reproduce.at_hand import AtHand, filled
-from acclimate.experiments.reproduce.choice import Choices
 from acclimate.experiments.reproduce.needs import Lack, Place, find_place, lacking_weights, to_fetch
 from acclimate.experiments.reproduce.notes import notes_of
-from acclimate.experiments.reproduce.scope import Scope, plain_shift
+from acclimate.experiments.reproduce.scope import Scope
 from acclimate.experiments.reproduce.searching import Longest, Setting, settings_of
 from acclimate.recipes import list_recipes
 

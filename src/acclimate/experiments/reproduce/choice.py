@@ -1,53 +1,44 @@
-"""Hyper-parameters chosen beforehand, by ``acclimate tune`` or by hand."""
+"""Hyper-parameters of cells that were chosen beforehand, by ``acclimate tune`` or by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from acclimate.errors import AcclimateError
 from acclimate.experiments import choices as files
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import Value
+from acclimate.experiments.paper import Cell
 
-__all__ = ["Choices", "read_choices"]
+__all__ = ["ON_OTHERS", "chosen_for", "read_choices"]
+
+ON_OTHERS = "the other domains"
+"""What a cell is chosen on where each domain is left out in turn: its own runs tell."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """Options by recipe, for all models or for those that match a pattern.
+def chosen_for(cell: Cell, choices: Choices) -> Mapping[str, Value]:
+    """The options that were chosen for a cell; none where it is chosen by its own runs.
 
-    Attributes:
-        options: by pattern of models and by recipe.
-        marks: how they were chosen, where that was not on hold-out images alone.
-
-    >>> choices = Choices(options={"*": {"ent": {"optimizer.lr": 1e-3}}})
-    >>> choices.find("acclimate:wrn-40-2", "ent"), choices.find("acclimate:wrn-40-2", "rpl")
-    ({'optimizer.lr': 0.001}, None)
+    >>> from acclimate.experiments.paper import find_table
+    >>> cell = find_table("tbl:groupnorm").cells[2]
+    >>> chosen_for(cell, Choices.of({"*": {"rpl": {"epochs": 2}}}))
+    {'epochs': 2}
     """
-
-    options: Mapping[str, Mapping[str, Mapping[str, Value]]] = field(default_factory=dict)
-    marks: tuple[str, ...] = ()
-
-    def find(self, model: str | None, recipe: str | None) -> Mapping[str, Value] | None:
-        """The options for a model and a recipe; those of a model before those of all."""
-        for pattern, recipes in sorted(self.options.items(), key=lambda item: item[0] == "*"):
-            if recipe is not None and recipe in recipes and fnmatchcase(model or "", pattern):
-                return recipes[recipe]
-        return None
+    if cell.model is None or cell.recipe is None or cell.chosen_on == ON_OTHERS:
+        return {}
+    found = choices.find(cell.model, cell.recipe)
+    return {} if found is None or found.options is None else found.options
 
 
 def read_choices(*paths: str | Path) -> Choices:
-    """Read ``{"ent": {"optimizer.lr": 1e-3}}``, or what ``acclimate tune --out`` wrote."""
+    """Choice files whose options are for all images, as a cell has one setting for all."""
     found = files.read_choices(*paths)
-    options: dict[str, dict[str, Mapping[str, Value]]] = {}
-    for pattern, recipes in found.chosen.items():
+    for recipes in found.chosen.values():
         for recipe, chosen in recipes.items():
             if chosen.options is None:
                 raise AcclimateError(
                     f"{found.source} (--choice) has options of {recipe} for each shift, where a "
                     "cell of the paper has one setting for all; choose on hold-out corruptions"
                 )
-            options.setdefault(pattern, {})[recipe] = chosen.options
-    return Choices(options=options, marks=tuple(found.marks))
+    return found

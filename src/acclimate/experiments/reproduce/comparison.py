@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import Job
 from acclimate.experiments.paper import Cell, Table
 from acclimate.experiments.reproduce.at_hand import AtHand
 from acclimate.experiments.reproduce.cell_jobs import CellPlan, needs_no_run, plan_cell
-from acclimate.experiments.reproduce.choice import Choices
 from acclimate.experiments.reproduce.comparison_row import ComparisonRow, Status
 from acclimate.experiments.reproduce.counted import counted
 from acclimate.experiments.reproduce.extra_rows import extra_rows

@@ -11,7 +11,7 @@ from acclimate.experiments._time_left import duration
 from acclimate.experiments.job import UNADAPTED, Job
 from acclimate.experiments.result import Result
 from acclimate.presets import tuned_recipe
-from acclimate.recipes import get_recipe
+from acclimate.recipes import get_recipe, list_recipes
 
 __all__ = ["Estimate", "estimate", "rates_of", "work_of"]
 
@@ -115,9 +115,11 @@ def rates_of(results: Iterable[Result]) -> Mapping[str, float]:
     """Seconds for one image once forward through each model, with all that is around it."""
     took: dict[str, float] = defaultdict(float)
     work: dict[str, float] = defaultdict(float)
+    known = {UNADAPTED, *(recipe.name for recipe in list_recipes())}
     for result in results:
         seconds, images = result.record.get("seconds"), result.record.get("images")
-        if result.status == "done" and seconds and images:
+        # A recipe of somebody's own may have run in another process.
+        if result.status == "done" and seconds and images and result.job.recipe in known:
             epochs = (result.record.get("recipe") or {}).get("epochs")
             took[result.job.model] += seconds + (result.record.get("loading_seconds") or 0)
             work[result.job.model] += images * _passes(result.job, epochs, images)

@@ -13,7 +13,7 @@ from acclimate.experiments._selection_states import place_of
 from acclimate.experiments.job import Job
 from acclimate.experiments.paper import Cell
 from acclimate.experiments.reproduce.cell_jobs import CellPlan, Try
-from acclimate.experiments.reproduce.searching import ON_OTHERS
+from acclimate.experiments.reproduce.choice import ON_OTHERS
 from acclimate.experiments.result import Result
 from acclimate.experiments.selection import leave_one_out
 from acclimate.metrics import CORRUPTIONS, DEV_CORRUPTIONS, mce, mde
@@ -110,8 +110,7 @@ def _missing(jobs: Sequence[Job], results: Mapping[str, Result]) -> str:
     absent = sum(key not in results for key in keys)
     words = []
     if failed:
-        why = (failed[0].message.splitlines() or [""])[0]
-        words.append(f"{len(failed):,} of {len(keys):,} jobs failed: {why}")
+        words.append(f"{len(failed):,} of {len(keys):,} jobs failed: {failed[0].reason}")
     if absent:
         words.append(f"{absent:,} of {len(keys):,} jobs not run")
     return "; ".join(words)

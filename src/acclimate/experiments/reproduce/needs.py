@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from acclimate.data.benchmarks import find_dataset
+from acclimate.experiments._datasets import MADE_FROM, split_of
 from acclimate.experiments.paper import Cell
 from acclimate.experiments.reproduce.at_hand import PLACEHOLDERS, AtHand, filled
 from acclimate.models.paper import find_record
 
-__all__ = ["Lack", "Place", "find_place", "lacking_weights", "split_of", "to_fetch"]
+__all__ = ["Lack", "Place", "find_place", "lacking_weights", "to_fetch"]
 
 Kind: TypeAlias = Literal["data", "weights", "tune", "unstated", "predictions", "scope", "others"]
-
-MADE_FROM = {"cifar10-c": ("cifar10", "cifar"), "imagenet-c": ("imagenet", "imagenet")}
-"""Data sets that can be made on the way: from which clean one, with whose constants."""
 
 _OF_EACH_SHIFT = "SHIFT"  # in ``Cell.weights``: a model is trained for each
 
@@ -119,16 +117,6 @@ def to_fetch(cell: Cell, file: str | None) -> str | None:
         return None
     library = find_record(model).weights
     return f"{library} fetches the weights, or --weights {model}=FILE"
-
-
-def split_of(dataset: str, split: str | None) -> str | None:
-    """A split, None where it is the first, so that naming it makes no other job.
-
-    >>> split_of("mnist", "test"), split_of("mnist", "train")
-    (None, 'train')
-    """
-    splits = find_dataset(dataset).splits
-    return None if splits and split == splits[0] else split
 
 
 def _each(file: str, shifts: tuple[str, ...], severities: tuple[int, ...]) -> list[str]:

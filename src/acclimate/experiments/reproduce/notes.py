@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import UNADAPTED
 from acclimate.experiments.paper import Cell
-from acclimate.experiments.reproduce.choice import Choices
+from acclimate.experiments.reproduce.choice import ON_OTHERS, chosen_for
 from acclimate.experiments.reproduce.needs import Place
 from acclimate.experiments.reproduce.searching import Setting
 from acclimate.models.own import checkpoints
@@ -48,19 +49,22 @@ def _rates(cell: Cell, settings: Sequence[Setting], choices: Choices) -> list[st
     if not recipe.learns:
         return []
     notes = []
-    if cell.search and not choices.find(cell.model, cell.recipe):
-        tried = sum(max(1, len(setting.epochs)) for setting in settings)
-        notes.append(f"selection=oracle: best of {tried} settings by the labels it is scored on")
-        if settings[0].epochs:
-            notes.append(_AFTER_EPOCH)
-    elif choices.find(cell.model, cell.recipe):
+    chosen = chosen_for(cell, choices)
+    tried = sum(max(1, len(setting.epochs)) for setting in settings) if cell.search else 1
+    if tried > 1:
+        on_others = f"chosen on {ON_OTHERS}: best of {tried} settings there"
+        oracle = f"selection=oracle: best of {tried} settings by the labels it is scored on"
+        notes.append(on_others if cell.chosen_on == ON_OTHERS else oracle)
+    if cell.search and settings[0].epochs:
+        notes.append(_AFTER_EPOCH)
+    if chosen:
         marks = f" ({'; '.join(choices.marks)})" if choices.marks else ""
         notes.append(f"options of --choice{marks}")
-    elif "optimizer.lr" not in settings[0].options and recipe.optimizer.lr is None:
+    elif tried == 1 and "optimizer.lr" not in settings[0].options and recipe.optimizer.lr is None:
         preset = find_preset(recipe.name, model_name=str(cell.model))
         whose = "the paper's preset" if preset else "the library's defaults; the paper prints none"
         notes.append(f"learning rate and epochs: {whose}")
-    elif "optimizer.lr" not in settings[0].options:
+    elif tried == 1 and "optimizer.lr" not in settings[0].options:
         notes.append("learning rate: the recipe's own; the paper prints none")
     if settings[0].epochs and not cell.search:
         last = settings[0].options["epochs"]

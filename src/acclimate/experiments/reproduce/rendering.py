@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from acclimate.experiments.reproduce.comparison import Comparison
 from acclimate.experiments.reproduce.comparison_row import ComparisonRow
+from acclimate.latex import latex_words
 from acclimate.words import counted
 
 __all__ = ["FORMATS", "counts", "latex", "lines_of", "markdown", "text"]
@@ -50,7 +51,7 @@ def markdown(comparison: Comparison) -> str:
 def latex(comparison: Comparison) -> str:
     """A plain tabular; notes are comments."""
     header, rows, notes = lines_of(comparison)
-    body = [" & ".join(map(_tex, each)) + r" \\" for each in (header, *rows)]
+    body = [" & ".join(map(latex_words, each)) + r" \\" for each in (header, *rows)]
     return "\n".join(
         [
             *(f"% {line}" for line in _title(comparison)),
@@ -158,15 +159,6 @@ def _title(comparison: Comparison) -> list[str]:
             "published one"
         )
     return lines
-
-
-def _tex(words: str) -> str:
-    escaped = words
-    for sign in "&%$#_{}":
-        escaped = escaped.replace(sign, f"\\{sign}")
-    for sign, command in (("±", r"$\pm$"), ("→", r"$\to$"), ("×", r"$\times$")):
-        escaped = escaped.replace(sign, command)
-    return escaped
 
 
 def counts(rows: Sequence[ComparisonRow]) -> str:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acclimate.data.corruptions import SEVERITIES
+from acclimate.corruption_names import SEVERITIES, plain_shift
 from acclimate.errors import AcclimateError
 
-__all__ = ["Scope", "plain_shift"]
-
-_STAND_IN = "-procedural"
+__all__ = ["Scope"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +91,3 @@ class Scope:
             shifts=tuple(shifts),
             incomplete=incomplete,
         )
-
-
-def plain_shift(name: str) -> str:
-    """A corruption by the benchmark's name: frost, where ours stands in for it.
-
-    >>> plain_shift("frost-procedural")
-    'frost'
-    """
-    return name.removesuffix(_STAND_IN)

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
+from acclimate.experiments.choices import Choices
 from acclimate.experiments.job import Value
 from acclimate.experiments.paper import Cell
-from acclimate.experiments.reproduce.choice import Choices
+from acclimate.experiments.reproduce.choice import ON_OTHERS, chosen_for
 from acclimate.experiments.reproduce.needs import Lack
 
-__all__ = ["ON_OTHERS", "Longest", "Setting", "longest_runs", "settings_of"]
-
-ON_OTHERS = "the other domains"
-"""What a cell is chosen on where each domain is left out in turn: its own runs tell."""
+__all__ = ["Longest", "Setting", "longest_runs", "settings_of"]
 
 Longest: TypeAlias = Mapping[Hashable, int]
 
@@ -44,16 +42,15 @@ def settings_of(
 ) -> tuple[Setting, ...] | Lack:
     """What a cell is run with, or why that is not known.
 
-    What the cell says comes first, then what was chosen beforehand; the rest are the paper's
-    presets and the library's defaults, which a run finds by itself.
+    What the cell says comes first, then what was chosen beforehand, which is not searched again;
+    the rest are the paper's presets and the library's defaults, which a run finds by itself.
 
     >>> from acclimate.experiments.paper import find_table
     >>> settings = settings_of(find_table("tbl:batchsize").cells[0], choices=Choices())
     >>> dict(settings[0].options), settings[0].epochs
     ({'batch_size': 16, 'optimizer.lr': 0.000125, 'epochs': 6}, (1, 2, 3, 4, 5, 6))
     """
-    chosen = None if cell.chosen_on == ON_OTHERS else choices.find(cell.model, cell.recipe)
-    options: dict[str, Value] = {**(chosen or {}), **cell.options}
+    options: dict[str, Value] = {**chosen_for(cell, choices), **cell.options}
     if cell.epochs is not None:
         run = (longest or {}).get(_family(cell))
         # All of a shared run are read off alike, its last epoch too: the error after an epoch is
@@ -61,14 +58,15 @@ def settings_of(
         read = () if run is None else (cell.epochs,)
         run = cell.epochs if run is None else run
         return (Setting(options={**options, "epochs": run}, epochs=read),)
-    if not cell.search or (chosen and set(cell.search) <= set(options)):
+    search = {name: tried for name, tried in cell.search.items() if name not in options}
+    if not search:
         return (Setting(options=options),)
-    if not all(cell.search.values()):
-        return Lack(kind="unstated", what=", ".join(cell.search), how=_UNSTATED)
+    if not all(search.values()):
+        return Lack(kind="unstated", what=", ".join(search), how=_UNSTATED)
     if not _by_its_own_score(cell):
         return Lack(kind="tune", what="needs acclimate tune", how=_TUNE)
-    grid = {name: tried for name, tried in cell.search.items() if name != "epochs"}
-    epochs = tuple(int(number) for number in cell.search.get("epochs", ()))
+    grid = {name: tried for name, tried in search.items() if name != "epochs"}
+    epochs = tuple(int(number) for number in search.get("epochs", ()))
     last = {"epochs": max(epochs)} if epochs else {}
     return tuple(
         Setting(options={**options, **dict(zip(grid, values, strict=True)), **last}, epochs=epochs)

@@ -1,0 +1,66 @@
+"""Files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from acclimate.cli.writing import write_file
+from acclimate.errors import AcclimateError
+from acclimate.files import json_writer, remove_partial, text_writer, write_files
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def full_disk(path):
+    path.write_text("half of")
+    raise OSError(28, "No space left on device")
+
+
+def test_several_are_written_with_what_the_umask_lets_others_do(tmp_path):
+    mask = os.umask(0o027)
+    try:
+        write_files({tmp_path / "a.txt": text_writer("a"), tmp_path / "b.json": json_writer([1])})
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "a.txt").read_text() == "a"
+    assert json.loads((tmp_path / "b.json").read_text()) == [1]
+    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in names(tmp_path)} == {0o640}
+
+
+def test_a_full_disk_leaves_what_was_there_and_nothing_else(tmp_path):
+    (tmp_path / "a.txt").write_text("old")
+    (tmp_path / "b.txt").write_text("old")
+    with pytest.raises(AcclimateError, match=r"could not write .*b.txt: No space .* untouched"):
+        write_files({tmp_path / "a.txt": text_writer("new"), tmp_path / "b.txt": full_disk})
+    assert names(tmp_path) == ["a.txt", "b.txt"]
+    assert {(tmp_path / name).read_text() for name in names(tmp_path)} == {"old"}
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    (tmp_path / ".a.txt.partial").write_text("half of")
+    (tmp_path / "a.txt").write_text("old")
+    remove_partial(tmp_path)
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_file_that_a_command_was_asked_for(tmp_path):
+    target = tmp_path / "new" / "page.html"
+    assert write_file(target, b"one") == target
+    link = tmp_path / "link.html"
+    link.symlink_to(target)
+    write_file(link, b"two")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"two"
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced():
+    nowhere = Path(os.devnull)
+    write_file(nowhere, b"gone")
+    assert nowhere.is_char_device()
