@@ -70,6 +70,7 @@ def measured(root: Path) -> dict[str, Any]:
             guard="observe",
             device="cpu",
             seed=job.seed,
+            speed="exact",  # as a worker does on a CPU
             progress=False,
         )
 

@@ -38,7 +38,7 @@ def test_the_list_has_a_line_for_each_table(capfd):
     for table, line in zip(tables(), lines, strict=False):
         assert line.startswith(f"{table.label} ")
         assert "here" in line
-    assert lines[-1].startswith("70 of 1,786 cells can run here")
+    assert lines[-1].startswith("0 of 1,786 cells can run here, 70 are counted")
 
 
 def test_the_list_knows_what_is_at_hand(capfd):
@@ -48,7 +48,7 @@ def test_the_list_knows_what_is_at_hand(capfd):
         assert reproduce("tbl:groupnorm", "--list", *given, "--json") == 0
         before, (found,) = found, json.loads(capfd.readouterr().out)
         assert before in (None, found)
-    assert (found["cells"], found["can_run"]) == (12, 9)
+    assert (found["cells"], found["can_run"], found["counted"]) == (12, 6, 3)
     assert any(words.startswith("imagenet-c:") for words in found["missing"])
 
 
@@ -156,7 +156,7 @@ def test_other_forms(capfd, form):
         ([], "acclimate reproduce --list has them"),
         (["table-2", "--root", "cifar10=/nowhere"], "expected cifar10 in /nowhere"),
         (["table-2", "--root", "cifar=cifar"], "unknown data set 'cifar'; did you mean"),
-        (["table-2", "--root", "nowhere"], "none of the data sets that are needed is in nowhere"),
+        (["table-2", "--root", "nowhere"], "there is no folder nowhere; check --root"),
         (["table-2", "--root", "cifar10="], "expected --root NAME=DIR, got 'cifar10='"),
         (["table-2", "--weights", "acclimate:wrn-28-10=no.pt"], "no weights file no.pt"),
         (["table-2", "--severities", "6"], "expected severities of 1 to 5, got 6"),
@@ -170,11 +170,13 @@ def test_mistakes_are_said_plainly(capfd, words, message):
     assert message in capfd.readouterr().err
 
 
-def test_a_table_that_needs_no_data_for_some_cells_takes_any_folder(capfd, tmp_path):
-    assert reproduce("table-9", "--root", str(tmp_path), "--dry-run") == 0
-    out = capfd.readouterr().out
-    assert "2,049,000" in out
+@pytest.mark.parametrize("table", ["table-9", "tbl:ece"])
+def test_a_folder_without_the_data_is_said_and_so_is_what_is_missing(capfd, tmp_path, table):
+    assert reproduce(table, "--root", str(tmp_path), "--dry-run") == 0
+    out, err = capfd.readouterr()
+    assert "none of the data sets that are needed is in" in err
     assert "missing" in out
+    assert "then --root imagenet-c=DIR" in out
 
 
 def test_an_empty_root_is_said_in_a_line(capfd, tmp_path):

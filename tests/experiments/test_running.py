@@ -7,6 +7,7 @@ import pytest
 import torch
 from sweeps import a_job, write_digits
 
+from acclimate.acceleration import EXACT, Acceleration
 from acclimate.adaptation import adapt
 from acclimate.data.benchmarks import open_dataset
 from acclimate.data.shift import Shift
@@ -85,6 +86,17 @@ def test_calibration_is_that_of_another_pass(worker, roots):
         b["count"] for b in scores["reliability"]
     ]
     assert record["wrong"] == scores["wrong"]
+
+
+def test_no_clock_decides_on_numbers_unless_it_is_asked_to(roots, monkeypatch):
+    faster = Acceleration(channels_last=True)
+    monkeypatch.setattr("acclimate.acceleration.choosing._fastest", lambda *_, **__: faster)
+    for setting in (None, "online"):
+        job = a_job(setting=setting, options={"epochs": 4} if setting is None else {})
+        some = {"device": "cpu", "incomplete": True}
+        usual, asked = Worker(roots, **some), Worker(roots, **some, speed="auto")
+        assert usual.run(job).record["speed"] == str(EXACT)
+        assert asked.run(job).record["speed"] == str(faster)
 
 
 def test_nothing_is_adapted_by_none_nor_left_from_the_job_before(worker):

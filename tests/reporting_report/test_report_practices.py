@@ -52,6 +52,13 @@ def test_the_checklist_finds_what_is_missing():
     assert "only norm-affine" in checked["Adapted parameters searched"].evidence
 
 
+def test_a_run_of_several_epochs_is_no_search_for_their_number():
+    plain, asked = ({"optimizer.lr": 1e-3}, {"optimizer.lr": 1e-3, "epochs": 3})
+    runs = {"corruptions": DEV, "recipes": ["ent"], "seeds": (0,)}
+    assert states(sweep(**runs, grid=[plain]))["Epochs searched"].state == "not passed"
+    assert states(sweep(**runs, grid=[asked]))["Epochs searched"].state == "passed"
+
+
 def test_baselines_are_asked_for_where_something_is_reported():
     chosen = sweep(corruptions=DEV, recipes=["ent"], seeds=(0,))
     name = "Simple baselines beside it"
@@ -73,6 +80,15 @@ def test_a_model_without_statistics_needs_no_bn_beside_it():
         "passed",
         True,
     )
+
+
+def test_equal_errors_do_not_mean_that_there_are_no_statistics():
+    found = sweep(recipes=["none", "ent"], seeds=(0,))
+    for each in found:
+        errors = each.record["errors"]
+        errors["start"] = errors["unadapted"]
+        each.record["batch_norm_layers"] = 25
+    assert states(found)["Simple baselines beside it"].state == "not passed"
 
 
 def test_a_robust_model_is_known_by_a_word_of_its_name():

@@ -79,6 +79,7 @@ def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
         device=args.device,
         incomplete=args.incomplete,
         score=getattr(args, "score", "epochs"),
+        speed=args.speed,
         progress=not args.quiet,
     )
     if args.engine in ("ray", "slurm"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
+
+from acclimate.words import Speed
 
 __all__ = [
     "SCORE",
@@ -65,3 +67,5 @@ def add_engine_options(parser: Any) -> None:
     tasks = "slurm: a parameter of submitit, as slurm_partition=gpu; repeatable"
     add("--slurm", metavar="NAME=VALUE", action="append", default=[], help=tasks)
     add("--device", help="cpu, cuda, cuda:1, ... (default: all GPUs, or the CPU)")
+    fast = "as in acclimate adapt (default: auto on a GPU; exact on a CPU, where auto uses a clock)"
+    add("--speed", choices=get_args(Speed), help=fast)

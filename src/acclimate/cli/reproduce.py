@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli._sweep_options import add_choice_option, add_engine_options
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
 
 if TYPE_CHECKING:
     from acclimate.experiments import Job, Result
@@ -130,17 +131,15 @@ def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     cells = [cell for table in asked for cell in table.to_run if not needs_no_run(cell)]
     wanted = {name for cell in cells for name in (cell.dataset, cell.scored_on) if name}
     wanted |= {clean for name, (clean, _) in MADE_FROM.items() if name in wanted}
-    counted = any(needs_no_run(cell) for table in asked for cell in table.to_run)
     named = _pairs([word for word in args.root if "=" in word], "--root NAME=DIR")
     found: dict[str, str] = {}
     for folder in (word for word in args.root if "=" not in word):
+        if not Path(folder).expanduser().exists():
+            raise AcclimateError(f"there is no folder {folder}; check --root")
         here = lying_in(folder, sorted(wanted), incomplete=args.incomplete)
-        rest = counted and not args.list and Path(folder).expanduser().is_dir()
-        if not here and not rest:
-            raise AcclimateError(
-                f"none of the data sets that are needed is in {folder}: "
-                f"{', '.join(sorted(wanted)) or 'none is needed'}; check --root"
-            )
+        if wanted and not here:
+            missing = f"none of the data sets that are needed is in {folder}: "
+            warnings.warn(missing + ", ".join(sorted(wanted)), AcclimateWarning, stacklevel=2)
         found |= here
     return found | named
 
@@ -186,8 +185,9 @@ def _list(plans: Sequence[TablePlan], args: argparse.Namespace) -> int:
         return OK
     print("\n".join(list_plans(plans)))
     cells, here = sum(len(plan.cells) for plan in plans), sum(plan.can_run for plan in plans)
-    print(f"\n{here:,} of {cells:,} cells can run here; acclimate reproduce LABEL --dry-run says "
-          "what is missing for the others")  # fmt: skip
+    alone = sum(plan.counted for plan in plans)
+    print(f"\n{here:,} of {cells:,} cells can run here, {alone:,} are counted; acclimate reproduce "
+          "LABEL --dry-run says what is missing for the others")  # fmt: skip
     return OK
 
 

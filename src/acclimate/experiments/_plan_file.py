@@ -30,7 +30,7 @@ _NAMES = {
     "split": "split",
 }
 _REQUIRED = ("model", "dataset")
-_HOW = ("choice", "device", "engine", "score", "store", "workers")
+_HOW = ("choice", "device", "engine", "score", "speed", "store", "workers")
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:

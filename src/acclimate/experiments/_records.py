@@ -9,6 +9,7 @@ from acclimate.evaluation import Evaluation
 from acclimate.experiments._calibration import calibration_of
 from acclimate.history import History
 from acclimate.metrics import Calibration, Scores
+from acclimate.normalization import batch_norm_layers
 from acclimate.result import AdaptationResult
 from acclimate.verdict import label_free_score
 
@@ -53,6 +54,7 @@ def adapted_record(
         "start_balance": _balance(history.start),
         "balance": [_balance(epoch.after_epoch) for epoch in history.epochs],
         "statistics_gap": history.statistics_gap,
+        "batch_norm_layers": len(batch_norm_layers(result.model)),
         "recipe": result.recipe.to_dict(),
         "weights": result.record["weights"],
         "batch_size": result.record["batch_size"],

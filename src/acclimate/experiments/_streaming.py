@@ -21,6 +21,7 @@ from acclimate.models import LoadedModel
 from acclimate.presets import tuned_recipe
 from acclimate.recipes import get_recipe
 from acclimate.stream import Stream
+from acclimate.words import Speed
 
 __all__ = ["Met", "streamed_record"]
 
@@ -43,6 +44,7 @@ def streamed_record(
     *,
     device: torch.device,
     batch_size: int | None = None,
+    speed: Speed = "auto",
     progress: bool = False,
 ) -> dict[str, Any]:
     """Run the stream; what is written down of it."""
@@ -58,7 +60,9 @@ def streamed_record(
         images=len(met.images.sources[0]),  # how many shifts will follow is not known beforehand
     )
     size = min(setting.batch_size or batch_size or recipe.batch_size, len(met.images))
-    stream = Stream(loaded.model, recipe, batch_size=size, guard="observe", seed=job.seed)
+    stream = Stream(
+        loaded.model, recipe, batch_size=size, guard="observe", seed=job.seed, speed=speed
+    )
     order = stream_order(
         setting, [len(each) for each in met.images.sources], met.images.labels, seed=job.seed
     )

@@ -36,7 +36,7 @@ from acclimate.metrics import ErrorCounts
 from acclimate.models import LoadedModel
 from acclimate.presets import tuned_recipe
 from acclimate.recipes import get_recipe
-from acclimate.words import Score
+from acclimate.words import Score, Speed
 
 __all__ = ["Worker"]
 
@@ -55,6 +55,8 @@ class Worker:
         incomplete: go on, with a note in the result, where a data set is not whole.
         cache: bytes of pictures to keep in memory; None is a third of what is free.
         score: answers after all "epochs" of a run, or at its "end" alone.
+        speed: as in `acclimate.adapt`; None is "auto" on a GPU and "exact" on a CPU, where "auto"
+            takes what a clock finds faster, and the same job may end in other numbers.
         smallest_batch: how far batches are halved when memory runs out.
         progress: show bars on stderr.
 
@@ -76,6 +78,7 @@ class Worker:
         incomplete: bool = False,
         cache: int | None = None,
         score: Score = "epochs",
+        speed: Speed | None = None,
         smallest_batch: int = 8,
         progress: bool = False,
     ) -> None:
@@ -85,6 +88,7 @@ class Worker:
         if self.device.type == "cuda" and self.device.index is not None:
             torch.cuda.set_device(self.device)
         self.score, self.smallest_batch = score, smallest_batch
+        self.speed: Speed = speed or ("exact" if self.device.type == "cpu" else "auto")
         self.progress, self.broken = progress, False
         self._images = ImageCache(
             roots, device=self.device, incomplete=incomplete, cache=cache, progress=progress
@@ -186,6 +190,7 @@ class Worker:
                 guard="observe",  # collapse has to show in a table, not be mended
                 device=self.device,
                 seed=job.seed,
+                speed=self.speed,
                 progress=self.progress,
             )
         asked = opened.images.scoring
@@ -209,6 +214,7 @@ class Worker:
                 met,
                 device=self.device,
                 batch_size=size,
+                speed=self.speed,
                 progress=self.progress,
             )
         record["notes"] += said

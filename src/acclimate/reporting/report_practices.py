@@ -192,11 +192,15 @@ def _baselines(found: _Found) -> Practice:
 
 
 def _restates(result: Result) -> bool:
-    """Whether the recipe's statistics alone made a difference: not in a model without any."""
-    errors = result.record.get("errors") or {}
-    start, before = errors.get("start"), errors.get("unadapted")
+    """Whether there are statistics to renew: not in a model without batch norm."""
     if result.job.recipe in _GRADIENT_FREE:
         return False
+    layers = result.record.get("batch_norm_layers")
+    if layers is not None:
+        return bool(layers)
+    # Results from before that was kept: whether new statistics alone made a difference.
+    errors = result.record.get("errors") or {}
+    start, before = errors.get("start"), errors.get("unadapted")
     return start is None or before is None or abs(start - before) > _ROUNDING
 
 
@@ -247,8 +251,10 @@ def _searched(
 
 def _epochs(result: Result) -> set[object]:
     after = (result.record.get("errors") or {}).get("after_epoch") or ()
-    # What is reported has shorter runs in it too, but nobody may have chosen among them.
-    searched = result.job.group == "dev" or result.job.split == "val"
+    # Every longer run has shorter ones in it, but nobody may have chosen among them: a search is on
+    # hold-out images, and says how many at most.
+    held_out = result.job.group == "dev" or result.job.split == "val"
+    searched = held_out and "epochs" in dict(result.job.options)
     if result.record.get("score") == "end" or not searched:
         return {len(after)}
     return set(range(1, len(after) + 1))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from acclimate.words import Score
+from acclimate.words import Score, Speed
 
 if TYPE_CHECKING:
     from acclimate.experiments.running import Worker
@@ -24,6 +24,8 @@ class WorkerSettings:
         incomplete: go on, with a note in the result, where a data set is not whole.
         cache: bytes of pictures a worker keeps in memory; None is a third of what is free.
         score: answers after all "epochs" of a run, or at its "end" alone.
+        speed: as in `acclimate.adapt`; None is "auto" on a GPU and "exact" on a CPU, where "auto"
+            takes what a clock finds faster, and the same job may end in other numbers.
         smallest_batch: how far batches are halved when memory runs out.
         progress: show bars on stderr.
     """
@@ -33,6 +35,7 @@ class WorkerSettings:
     incomplete: bool = False
     cache: int | None = None
     score: Score = "epochs"
+    speed: Speed | None = None
     smallest_batch: int = 8
     progress: bool = False
 

@@ -32,8 +32,13 @@ class TablePlan:
 
     @property
     def can_run(self) -> int:
-        """How many cells can be had with what is at hand."""
-        return sum(not plan.lacks for plan in self.cells)
+        """How many cells can be run with what is at hand."""
+        return sum(bool(plan.jobs) for plan in self.cells)
+
+    @property
+    def counted(self) -> int:
+        """How many take no run: numbers of parameters, of classes, and the like."""
+        return sum(not plan.jobs and not plan.lacks for plan in self.cells)
 
 
 @dataclass(frozen=True, kw_only=True)

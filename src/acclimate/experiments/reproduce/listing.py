@@ -19,7 +19,7 @@ def list_plans(plans: Sequence[TablePlan]) -> list[str]:
 
     >>> from acclimate.experiments.reproduce import AtHand, find_tables, plan_tables
     >>> print(list_plans(plan_tables(find_tables("tab:mapping"), hand=AtHand()))[0])
-    tab:mapping  How many ImageNet ...  12 cells  all can run here  needs nothing
+    tab:mapping  How many ImageNet ...  12 cells  all counted here  needs nothing
     """
     rows = [
         (plan.table.label, plan.table.title, _count(plan.table), _here(plan), _needs(plan))
@@ -42,6 +42,7 @@ def listed(plan: TablePlan) -> dict[str, Any]:
         "title": table.title,
         "cells": len(table.cells),
         "can_run": plan.can_run,
+        "counted": plan.counted,
         "simulated": "theory" in table.settings,
         "datasets": table.datasets,
         "models": table.models,
@@ -58,19 +59,25 @@ def _here(plan: TablePlan) -> str:
     simulated = "theory" in plan.table.settings
     if not plan.cells:
         return "simulated here"
-    if plan.can_run == len(plan.cells):
-        return "all can run here"
-    found = f"{plan.can_run or 'none'} can run here"
-    return f"{found}, the theory is simulated" if simulated else found
+    done = {"can run here": plan.can_run, "counted here": plan.counted}
+    for words, number in done.items():
+        if number == len(plan.cells):
+            return f"all {words}"
+    parts = [f"{number} {words}" for words, number in done.items() if number]
+    parts = parts or ["none can run here"]
+    return ", ".join([*parts, *(["the theory is simulated"] if simulated else [])])
 
 
 def _needs(plan: TablePlan) -> str:
     cells = [cell.cell for cell in plan.cells if cell.jobs or cell.lacks]
-    run = [cell for cell in cells if not cell.published_only]
+    unstated = {id(p.cell) for p in plan.cells if any(e.kind == "unstated" for e in p.lacks)}
+    run = [cell for cell in cells if not cell.published_only and id(cell) not in unstated]
     names = sorted({name for cell in run for name in (cell.dataset, cell.scored_on) if name})
     models = sorted({cell.model for cell in run if cell.model})
     shown = models if len(models) <= _NAMED else [f"{len(models)} models"]
     words = "; ".join(", ".join(part) for part in (names, shown) if part)
     weights = len({(cell.model, cell.weights) for cell in run if cell.weights})
     files = f"; {counted(weights, 'weights file')}" if weights else ""
-    return f"needs {words or 'nothing'}{files}"
+    needs = f"needs {words or 'nothing'}{files}"
+    open_ = f"; the settings of {counted(len(unstated), 'cell')} are not stated" if unstated else ""
+    return needs + open_
