@@ -128,6 +128,10 @@ def test_one_failed_job_does_not_stop_the_others(capfd):
         ("--set optimizer.lrr=2 --recipes ent", "lrr"),
         ("--root elsewhere", "for all"),
         ("--root mnist=elsewhere", "nothing is there"),
+        (
+            "--root usps=elsewhere",
+            "expected --root NAME=PATH with one of mnist, got usps=elsewhere",
+        ),
         ("--weights nowhere.pt", "cannot read the weights file"),
         ("--engine inline --workers 2", "expected one worker for --engine inline"),
         ("--workers 0", "expected workers >= 1"),
@@ -148,6 +152,16 @@ def test_mistakes(words, said, capfd):
     err = capfd.readouterr().err
     assert "Traceback" not in err
     assert said in err
+    assert not Path("sweep.db").exists()
+
+
+def test_a_folder_without_the_data_is_said_before_anything_runs(capfd, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert main(["bench", *BASE, "--root", "empty", "--recipes", "none"]) == 2
+    assert "in empty" in (err := capfd.readouterr().err)
+    assert err.strip().endswith("check --root mnist=DIR")
+    assert main(["bench", *BASE, "--root", ".", "--recipes", "none"]) == 2
+    assert "expected 10,000 images" in capfd.readouterr().err
     assert not Path("sweep.db").exists()
 
 

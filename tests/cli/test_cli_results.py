@@ -63,6 +63,11 @@ def test_a_table_waits_for_no_torch(words):
     assert done.returncode == 0, done.stderr
 
 
+def test_forgetting_that_nobody_measured(capfd):
+    assert results("--value", "forgetting") == 0
+    assert "acclimate bench --forgetting does" in capfd.readouterr().out
+
+
 def test_why_jobs_failed(capfd):
     for seed, reason in enumerate(["out of memory", *"abc"]):
         job = Job(model="m", dataset="mnist", recipe="rpl", seed=seed)
@@ -173,6 +178,12 @@ def test_an_export_becomes_a_store_again(capfd):
     merged = json.loads(capfd.readouterr().out)["merged"]
     assert merged == {"new": 0, "replaced": 1, "kept": 6}  # a failed one is no result to keep
     assert len(Store("new.db")) == 7
+
+
+def test_a_table_is_no_store_to_merge(capfd):
+    assert results("--export", "all.csv") == 0
+    assert results("--merge", "all.csv") == 2
+    assert "expected a store, or a .json that was exported" in capfd.readouterr().err
 
 
 def test_what_cannot_be_merged_leaves_no_store_behind(capfd):

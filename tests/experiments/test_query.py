@@ -40,6 +40,14 @@ def fill(store, cells, *, preset="cifar/", **changes):
     )
 
 
+def test_hold_out_corruptions_at_one_severity_are_whole_beside_others_at_another(store):
+    fill(store, errors(DEV, [5]))
+    fill(store, errors(["fog"], [3]))
+    found = show(store, rows=("group",))
+    assert found.cell(("dev",)).missing == ""
+    assert found.cell(("test",)).missing == "1 of 15"
+
+
 def test_the_mean_over_corruptions_of_the_mean_over_severities(store):
     cells = errors(TEST)
     del cells["fog", 5]

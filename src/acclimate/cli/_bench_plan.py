@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from acclimate.errors import AcclimateError
@@ -110,6 +111,10 @@ def _by_name(words: Sequence[str], names: Sequence[str], *, what: str) -> dict[s
         name, equals, path = word.partition("=")
         if equals and name in names:
             found[name] = path
+        elif equals and not Path(word).expanduser().exists():  # = may be part of a path
+            raise AcclimateError(
+                f"expected {what} NAME=PATH with one of {', '.join(names)}, got {word}"
+            )
         elif general is None:
             general = word
         else:

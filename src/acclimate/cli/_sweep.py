@@ -17,6 +17,7 @@ from acclimate.errors import AcclimateError
 from acclimate.experiments import Job, Plan, Store
 from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.experiments.engines.processes import gpus
+from acclimate.experiments.reproduce import AtHand
 from acclimate.experiments.settings import STATIONARY
 from acclimate.experiments.sweep import Outcome, run_jobs
 from acclimate.words import counted, option_words
@@ -42,8 +43,13 @@ def sweep_plan(
     plan: Plan, jobs: Sequence[Job], args: argparse.Namespace
 ) -> tuple[Store, Outcome | None]:
     """Run what is missing of a plan's jobs; a store is made once nothing is left to refuse."""
+    hand = AtHand(
+        roots={name: str(plan.root(name)) for name in plan.datasets}, incomplete=args.incomplete
+    )
     for dataset in plan.datasets:
-        plan.root(dataset)
+        problem = hand.nothing_of(dataset, split=plan.split_of(dataset))
+        if problem is not None:
+            raise AcclimateError(f"{problem}; check --root {dataset}=DIR")
     engine = engine_of(plan.roots, args)
     store = Store(args.store)
     return store, sweep(jobs, store, engine, args)

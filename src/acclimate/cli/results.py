@@ -169,6 +169,8 @@ def _notes(shown: Table) -> list[str]:
         notes.append("(2 of 3 seeds): a mean over those that ran on the most, and on the same")
     if shown.value == "mce" and any(_whole_without_number(c) for c in shown.cells.values()):
         notes.append("the mCE is relative to AlexNet on ImageNet-C; other data have an error alone")
+    if shown.value == "forgetting" and all(c.value is None for c in shown.cells.values()):
+        notes.append("no run here measured it; acclimate bench --forgetting does")
     if shown.failed:
         notes.append(f"failed jobs: {shown.failed:,}; the same sweep runs them again")
     return ["", *notes] if notes else []

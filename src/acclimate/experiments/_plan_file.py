@@ -88,7 +88,8 @@ def _singular(name: str) -> str:
 
 def _value(name: str, value: Any, plain: Mapping[str, Any]) -> Any:
     if name in _MANY:
-        return [_whole(each) if name == "seed" else _word(name, each) for each in _listed(value)]
+        read = _whole if name == "seed" else _word
+        return [read(name, each) for each in _listed(value)]
     if name == "shift":
         if isinstance(value, Mapping):
             return {str(k): [_word(name, w) for w in _listed(v)] for k, v in value.items()}
@@ -106,7 +107,7 @@ def _value(name: str, value: Any, plain: Mapping[str, Any]) -> Any:
     if name == "forgetting" and not isinstance(value, bool):
         raise AcclimateError(f"forgetting: expected true or false, got {value!r}")
     if name == "images":
-        return None if value is None else _whole(value)
+        return None if value is None else _whole(name, value)
     return value
 
 
@@ -134,7 +135,7 @@ def _word(name: str, value: Any) -> str:
     return value
 
 
-def _whole(value: Any) -> int:
+def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise AcclimateError(f"expected a whole number, got {value!r}")
+        raise AcclimateError(f"{name}: expected a whole number, got {value!r}")
     return value

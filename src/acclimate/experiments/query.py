@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from acclimate.corruption_names import SEVERITIES
 from acclimate.errors import unknown_name
@@ -85,7 +87,7 @@ def corruption_table(
         group = each.first[frame.place("group")]
         place = (row, (f"mean {group}" if group else "mean",))
         by_group.setdefault(place, Gathered(first=each.first)).merge(each)
-    means = _cells(frame, by_group, table.rows, value=value, severities=table.severities)
+    means = _cells(frame, by_group, table.rows, value=value)
     added = sorted({column for _, column in means})
     return replace(table, cells=table.cells | means, column_keys=[*table.column_keys, *added])
 
@@ -113,7 +115,7 @@ def _tables(
     found = gathered(frame, rows, columns, shown.column, count=shown.count)
     severities = tuple(sorted(s for s in values["severity"] if s is not None))
     split = (*rows, *columns)
-    cells = _cells(frame, found, split, value=value, severities=severities)
+    cells = _cells(frame, found, split, value=value)
     alike = [name for name in DIMENSIONS if name not in split and len(values[name]) == 1]
     constant = {name: next(iter(values[name])) for name in alike}
     table = Table(
@@ -139,16 +141,23 @@ def _cells(
     split: Sequence[str],
     *,
     value: str,
-    severities: Sequence[int],
 ) -> dict[tuple[Key, Key], Cell]:
     shown = find_value(value)
-    every = len(SEVERITIES if shown.whole else severities)
+    # Hold-out corruptions may have been seen at one severity, where the others were at all.
+    of_group = set(map(itemgetter(frame.place("group"), frame.place("severity")), frame.rows))
+    every = Counter(group for group, severity in of_group if severity is not None)
+
+    def severities(each: Gathered) -> int:
+        if "severity" in split or not each.severe:
+            return 1
+        return len(SEVERITIES) if shown.whole else every[each.first[frame.place("group")]]
+
     return {
         place: cell_of(
             each.numbers,
             measure=_nothing if shown.whole and not _of_imagenet_c(frame, each) else shown.measure,
             shifts=1 if "corruption" in split else expected_shifts(frame, each),
-            severities=1 if "severity" in split or not each.severe else every,
+            severities=severities(each),
             images=each.images,
             failed=each.failed,
         )

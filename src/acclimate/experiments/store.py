@@ -172,6 +172,11 @@ def results_in(path: str | Path) -> list[Result]:
     path = Path(path).expanduser()
     if path.suffix.lower() == ".json":
         return read_json(path)
+    if path.suffix.lower() in (".csv", ".parquet"):
+        raise AcclimateError(
+            f"expected a store, or a .json that was exported of one, got {path}: what becomes a "
+            "table of that kind is not whole"
+        )
     return Store(path, create=False).results()
 
 

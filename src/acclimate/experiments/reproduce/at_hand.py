@@ -101,6 +101,19 @@ class AtHand:
             self._seen[key] = found
         return self._seen[key]
 
+    def nothing_of(self, dataset: str, *, split: str | None = None) -> str | None:
+        """Why nothing of a data set can be read; None where some of it can."""
+        shifts = find_dataset(dataset).shifts
+        if not shifts:
+            return self.problem(dataset, split=split)
+        some = any(
+            self.problem(dataset, shifts=(shift,), severities=(severity,)) is None
+            for shift in shifts
+            for severity in SEVERITIES
+        )
+        where = self.roots.get(dataset)
+        return None if some else f"expected shifts of {dataset} in {where}, and none is there"
+
     def _unreadable(self, dataset: str, root: Path, split: str | None) -> str | None:
         """Data sets without shifts are opened: arrays are quickly read, folders only listed."""
         try:
@@ -125,18 +138,7 @@ class AtHand:
 def lying_in(root: str, names: Iterable[str], *, incomplete: bool = False) -> dict[str, str]:
     """The data sets, of some names, of which something lies in a folder, and that folder."""
     hand = AtHand(roots=dict.fromkeys(names, root), incomplete=incomplete)
-    return {name: root for name in hand.roots if _some_of(name, hand)}
-
-
-def _some_of(name: str, hand: AtHand) -> bool:
-    shifts = find_dataset(name).shifts
-    if not shifts:
-        return hand.problem(name) is None
-    return any(
-        hand.problem(name, shifts=(shift,), severities=(severity,)) is None
-        for shift in shifts
-        for severity in SEVERITIES
-    )
+    return {name: root for name in hand.roots if hand.nothing_of(name) is None}
 
 
 def _gone(dataset: str, root: Path, shifts: Sequence[str], severities: Sequence[int]) -> str | None:
