@@ -54,9 +54,19 @@ def test_the_checklist_finds_what_is_missing():
 
 def test_a_run_of_several_epochs_is_no_search_for_their_number():
     plain, asked = ({"optimizer.lr": 1e-3}, {"optimizer.lr": 1e-3, "epochs": 3})
-    runs = {"corruptions": DEV, "recipes": ["ent"], "seeds": (0,)}
-    assert states(sweep(**runs, grid=[plain]))["Epochs searched"].state == "not passed"
-    assert states(sweep(**runs, grid=[asked]))["Epochs searched"].state == "passed"
+    runs = {"recipes": ["ent"], "seeds": (0,)}
+
+    def state(option):
+        test, held_out = sweep(**runs, grid=[option]), sweep(**runs, grid=[option], corruptions=DEV)
+        return states([*test, *held_out])["Epochs searched"].state
+
+    assert (state(plain), state(asked)) == ("not passed", "passed")
+
+
+def test_nothing_is_said_of_a_search_before_anything_is_reported():
+    held_out = states(sweep(corruptions=DEV, recipes=["ent"], seeds=(0,), grid=RATES))
+    for name in ("Epochs searched", "Learning rate searched", "Adapted parameters searched"):
+        assert held_out[name].state == "cannot tell"
 
 
 def test_baselines_are_asked_for_where_something_is_reported():

@@ -30,6 +30,7 @@ _GRADIENT_FREE = (UNADAPTED, "bn")
 _ROUNDING = 0.1
 """Points of error by which two passes in bfloat16 may differ."""
 _NAMED = 3
+_NOTHING_REPORTED = "No recipe that learns was run on anything but hold-out corruptions yet."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +75,7 @@ def _selection(found: _Found, choices: Sequence[Choices]) -> Practice:
     dev, test = _by_recipe(found, held_out=True), _by_recipe(found, held_out=False)
     adapted = {key: settings for key, settings in test.items() if key[1] not in _GRADIENT_FREE}
     if not adapted:
-        return Practice(name=name, state="cannot tell",
-                        evidence="No recipe that learns was run on anything but hold-out "
-                        "corruptions yet.")  # fmt: skip
+        return Practice(name=name, state="cannot tell", evidence=_NOTHING_REPORTED)
     open_, agreed, broken = list[str](), list[str](), list[str]()
     from_elsewhere = False
     by_state = {"passed": agreed, "not passed": broken, "cannot tell": open_}
@@ -228,12 +227,14 @@ def _robust(found: _Found) -> Practice:
 def _searched(
     name: str, results: Sequence[Result], of: _Of, choices: Sequence[Choices]
 ) -> Practice:
-    if not results:
-        return Practice(name=name, state="cannot tell", evidence="No recipe that learns was run.")
+    reported = {(r.job.recipe, r.job.model) for r in results if not _held_out(r)}
+    if not reported:
+        return Practice(name=name, state="cannot tell", evidence=_NOTHING_REPORTED)
     tried: dict[tuple[str, str], set[object]] = {}
     for result in results:
         key = (result.job.recipe, result.job.model)
-        tried.setdefault(key, set()).update(of.values(result))
+        if key in reported:
+            tried.setdefault(key, set()).update(of.values(result))
     few, said = [], []
     for (recipe, model), stored in tried.items():
         told = searched_values(given_for(choices, model, recipe), of.option)
@@ -253,11 +254,14 @@ def _epochs(result: Result) -> set[object]:
     after = (result.record.get("errors") or {}).get("after_epoch") or ()
     # Every longer run has shorter ones in it, but nobody may have chosen among them: a search is on
     # hold-out images, and says how many at most.
-    held_out = result.job.group == "dev" or result.job.split == "val"
-    searched = held_out and "epochs" in dict(result.job.options)
+    searched = _held_out(result) and "epochs" in dict(result.job.options)
     if result.record.get("score") == "end" or not searched:
         return {len(after)}
     return set(range(1, len(after) + 1))
+
+
+def _held_out(result: Result) -> bool:
+    return result.job.group == "dev" or result.job.split == "val"
 
 
 def _rates(result: Result) -> set[object]:
