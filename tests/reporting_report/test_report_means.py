@@ -10,6 +10,7 @@ from acclimate.reporting.report_means import mean_error
 from acclimate.reporting.report_rate_grid import rate_grid
 from acclimate.reporting.report_settings import panels
 from acclimate.reporting.report_shown import choose, side_by_side
+from reporting_report.report_store import rows, section, sweep
 
 ERRORS = {"fog:5": 32.0, "gaussian_noise:5": 90.0, "gaussian_noise:3": 50.0}
 MEAN = 51.0  # of 32 and 70; of all three it is 57.33
@@ -45,6 +46,20 @@ def entries(report, section, column):
     table = part.figures[0].table if part.figures else part.tables[0]
     place = list(table.header).index(column)
     return [row[place].value for row in table.rows]
+
+
+def test_all_rows_have_the_unadapted_error_of_the_model_as_it_is(tmp_path):
+    store, found = Store(tmp_path / "half.db"), sweep(models=["m"], seeds=(0,))
+    for each in found:
+        if each.job.recipe == "ent":  # as where its passes are in bfloat16
+            each.record["errors"]["unadapted"] += 0.3
+    store.add_all(found)
+    (table,) = section(build_report(store), "results").tables
+    assert len({row["unadapted %"] for row in rows(table)}) == 1
+    alone = Store(tmp_path / "alone.db")
+    alone.add_all(each for each in found if each.job.recipe != "none")
+    (table,) = section(build_report(alone), "results").tables
+    assert len({row["unadapted %"] for row in rows(table)}) == 2
 
 
 def test_tables_plots_and_the_grid_agree(report):

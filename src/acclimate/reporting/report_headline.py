@@ -135,9 +135,10 @@ def _lines(
     for key in after.row_keys:
         about = {**dict(zip(after.rows, key, strict=True)), "group": group}
         cell = after.cell(key)
-        source = before.cell(key)  # of the very same images; else of the recipe none
-        if source.value is None:
-            source = baselines.beside(key, UNADAPTED)
+        # Of the recipe none, so that all rows have one number: passes of others may be in bfloat16.
+        source, own_source = baselines.beside(key, UNADAPTED), before.cell(key)
+        if own_source.value is not None and not _covers_as(source, cell):
+            source = own_source
         entries = [
             *(dimension_entry(name, about[name]) for name in _ROWS),
             covered_entry(

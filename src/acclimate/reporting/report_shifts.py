@@ -189,7 +189,8 @@ def _met(result: Result) -> list[tuple[str, float]]:
 def _unadapted(results: Sequence[Result]) -> dict[str, float]:
     """The same of the source model, which results of a shift have measured again."""
     once: dict[tuple[str, int | None], float] = {}
-    for result in results:
+    # The recipe none last: passes of others may be in bfloat16.
+    for result in sorted(results, key=lambda each: each.job.recipe == UNADAPTED):
         if result.job.recipe == UNADAPTED:  # a stream has no source model beside it: this tells
             before = _met(result)
         else:
