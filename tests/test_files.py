@@ -60,6 +60,21 @@ def test_a_file_that_a_command_was_asked_for(tmp_path):
     assert target.read_bytes() == b"two"
 
 
+def test_a_file_that_is_there_keeps_who_may_read_it(tmp_path):
+    secret = tmp_path / "a.txt"
+    secret.write_text("old")
+    secret.chmod(0o600)
+    write_files({secret: text_writer("new")})
+    assert (secret.read_text(), stat.S_IMODE(secret.stat().st_mode)) == ("new", 0o600)
+
+
+def test_a_loop_of_links_is_said(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(AcclimateError, match=r"(cannot|could not) write"):
+        write_file(tmp_path / "a", b"")
+
+
 def test_what_is_no_file_is_written_to_and_not_replaced():
     nowhere = Path(os.devnull)
     write_file(nowhere, b"gone")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def write_files(files: Mapping[Path, Writer]) -> None:
             write(partial[path])
             with partial[path].open("rb+") as file:
                 os.fsync(file.fileno())
-            partial[path].chmod(_usual_mode())  # safetensors' are for their owner alone
+            partial[path].chmod(_mode(path))  # safetensors' are for their owner alone
         for path in files:
             os.replace(partial[path], path)
     except (OSError, SafetensorError) as error:
@@ -42,8 +43,10 @@ def write_files(files: Mapping[Path, Writer]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _usual_mode() -> int:
-    """What a new file may be read and written by, as the user's umask has it."""
+def _mode(path: Path) -> int:
+    """Who may read and write a file: as before, or where it is new as the user's umask has it."""
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask

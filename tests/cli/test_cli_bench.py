@@ -163,6 +163,9 @@ def test_a_folder_without_the_data_is_said_before_anything_runs(capfd, tmp_path)
     assert main(["bench", *BASE, "--root", ".", "--recipes", "none"]) == 2
     assert "expected 10,000 images" in capfd.readouterr().err
     assert not Path("sweep.db").exists()
+    assert bench("--recipes", "none") == 0
+    Path("mnist-test.npz").unlink()
+    assert bench("--recipes", "none") == 0  # all of it is done, and needs no images
 
 
 def test_what_is_needed(capfd):

@@ -48,7 +48,8 @@ def here(swept, tmp_path, monkeypatch):
 def test_the_choice_is_what_the_store_says_is_best(capfd):
     assert tune(*SEARCH, *SHIFTS, "--json") == 0
     record = json.loads(capfd.readouterr().out)
-    assert record["choice"] == json.loads(Path("choice.json").read_text())
+    assert record["choice"] == json.loads(Path("choice.json").read_text(encoding="utf-8"))
+    assert record["failed"] == []
     chosen = record["choice"][MODEL]["ent"]
     runs = [r for r in Store("tune.db").results() if dict(r.job.options)["optimizer.lr"] == 0.1]
     means = [sum(r.after_epoch(n) for r in runs) / len(runs) for n in (1, 2)]

@@ -203,6 +203,7 @@ def test_the_names_of_the_fields_will_do_too(tmp_path):
         ("model: m\ndataset: d\nrecipes: ent\nrecipe: rpl", ["expected recipe once"]),
         ("modl: m\nsead: 3", ["did you mean 'model'", "did you mean 'seed'", "expected dataset:"]),
         ("model: [m, n]\ndataset: a\nweights: /w.pt", ["a path for each model (m, n)"]),
+        ("model: m\ndataset: [a, b]\nroot: [x, y]", ["root: expected a name, got ['x', 'y']"]),
         ("model: m\ndataset: d\nseed: one", ["seed: expected a whole number, got 'one'"]),
         ("model: m\ndataset: d\nforgetting: 3", ["forgetting: expected true or false"]),
         ("model: m\ndataset: d\nset: 3", ["set: expected options such as"]),

@@ -98,7 +98,7 @@ def test_a_gradual_stream_has_all_severities_and_others_one_each() -> None:
         Plan(**common, shifts=["cifar/test:5"], settings=["mixed"], forgetting=True).jobs()
 
 
-# Orders
+# Joined sources
 
 
 def test_pictures_of_several_sources_are_read_in_any_order() -> None:

@@ -49,6 +49,3 @@ def test_within_a_span_the_classes_come_in_any_order() -> None:
 def test_correlated_labels_need_labels() -> None:
     with pytest.raises(AcclimateError, match="need labels"):
         stream_order(Setting.parse("correlated"), [4], None, seed=0)
-
-
-# Joined sources

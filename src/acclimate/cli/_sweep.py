@@ -43,10 +43,9 @@ def sweep_plan(
     plan: Plan, jobs: Sequence[Job], args: argparse.Namespace
 ) -> tuple[Store, Outcome | None]:
     """Run what is missing of a plan's jobs; a store is made once nothing is left to refuse."""
-    hand = AtHand(
-        roots={name: str(plan.root(name)) for name in plan.datasets}, incomplete=args.incomplete
-    )
-    for dataset in plan.datasets:
+    done = _done(jobs, args)
+    for dataset in dict.fromkeys(job.dataset for job in jobs if job.key not in done):
+        hand = AtHand(roots={dataset: str(plan.root(dataset))}, incomplete=args.incomplete)
         problem = hand.nothing_of(dataset, split=plan.split_of(dataset))
         if problem is not None:
             raise AcclimateError(f"{problem}; check --root {dataset}=DIR")
@@ -99,8 +98,7 @@ def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
 
 def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
     """Say how many jobs there are, how many are done, and what the next ones are."""
-    there = Path(args.store).expanduser().exists()
-    done = Store(args.store, create=False).has(job.key for job in jobs) if there else set()
+    done = _done(jobs, args)
     todo = [job for job in jobs if job.key not in done]
     if args.json:
         first = [job.to_dict() for job in todo[:_FIRST]]
@@ -114,6 +112,13 @@ def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
     if len(todo) > _FIRST:
         print(f"… and {len(todo) - _FIRST:,} more")
     return OK
+
+
+def _done(jobs: Sequence[Job], args: argparse.Namespace) -> set[str]:
+    """The keys of jobs that are done; none is where there is no store yet."""
+    if not Path(args.store).expanduser().exists():
+        return set()
+    return Store(args.store, create=False).has(job.key for job in jobs)
 
 
 def _job_words(job: Job) -> dict[str, str]:

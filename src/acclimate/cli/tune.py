@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,6 +130,8 @@ def _check_target(path: str) -> None:
     if target.is_dir() or not target.parent.is_dir():
         what = "is a folder" if target.is_dir() else f"there is no folder {target.parent}"
         raise AcclimateError(f"cannot write {path}: {what}; check --out")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise AcclimateError(f"cannot write {path}: permission denied; check --out")
 
 
 def _plain(

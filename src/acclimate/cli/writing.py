@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from acclimate.errors import AcclimateError
@@ -18,11 +19,18 @@ def write_file(path: Path, content: bytes) -> Path:
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():  # /dev/stdout is written to, not replaced
+        if _in_place(path):
             write(path)
         else:
             write_files({path.resolve(): write})  # where a link leads, which stays one
-    except (OSError, ValueError) as error:  # a path may hold what no file name can
+    except (OSError, ValueError, RuntimeError) as error:  # no file name, a loop of links
         reason = getattr(error, "strerror", None) or error
         raise AcclimateError(f"cannot write {str(path)!r}: {reason}") from error
     return path
+
+
+def _in_place(path: Path) -> bool:
+    """Whether nothing can take the place of what is there: /dev/stdout, a file in a shut folder."""
+    device = path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))
+    shut = path.is_file() and not os.access(path.resolve().parent, os.W_OK)
+    return device or shut or (path.exists() and not path.is_file())

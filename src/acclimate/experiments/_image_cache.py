@@ -30,7 +30,6 @@ from acclimate.experiments.settings import SEQUENCES, Setting
 __all__ = ["ImageCache", "Opened"]
 
 _CHUNK = 256
-# Data sets of shifts alone: where the images they were made of are.
 
 
 @dataclass(frozen=True, kw_only=True)

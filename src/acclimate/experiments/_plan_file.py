@@ -114,7 +114,8 @@ def _value(name: str, value: Any, plain: Mapping[str, Any]) -> Any:
 def _by_name(name: str, value: Any, plain: Mapping[str, Any]) -> dict[str, str]:
     """A folder may hold several data sets, where a file of weights is of one model."""
     if isinstance(value, Mapping):
-        return {str(each): str(path) for each, path in value.items()}
+        return {str(each): _word(name, path) for each, path in value.items()}
+    value = _word(name, value)
     owner = "dataset" if name == "root" else "model"
     owners = _listed(plain.get(owner, plain.get(_MANY[owner])))
     if owner == "model" and len(owners) != 1:
@@ -122,7 +123,7 @@ def _by_name(name: str, value: Any, plain: Mapping[str, Any]) -> dict[str, str]:
             f"{name}: expected a path for each {owner} ({', '.join(map(str, owners))}), got "
             f"{value!r}"
         )
-    return {str(each): str(value) for each in owners}
+    return {str(each): value for each in owners}
 
 
 def _listed(value: Any) -> list[Any]:

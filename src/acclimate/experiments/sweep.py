@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tqdm import tqdm
 
-from acclimate.errors import AcclimateWarning
+from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.experiments._announcing import announced
 from acclimate.experiments._datasets import root_of
 from acclimate.experiments._machine import OUT_OF_MEMORY
@@ -100,14 +100,15 @@ def run_jobs(
 
 
 def _keep(store: Store, result: Result) -> Result:
-    """Add a result; one that the store refuses, since its images are others, is a failed one.
-
-    What is wrong with the store itself ends the sweep.
-    """
+    """Add a result; one that the store refuses, since its images are others, is a failed one."""
     try:
         store.add(result)
     except RefusedResult as error:
         result = Result.failed(result.job, str(error))
+        store.add(result)
+    except AcclimateError:
+        # Another process may have held it for long. What is wrong with the store itself is wrong
+        # again, and ends the sweep.
         store.add(result)
     return result
 

@@ -15,6 +15,7 @@ from acclimate.metrics import Scoring
 
 __all__ = [
     "IMAGENET_PREPROCESSING",
+    "ClassFolders",
     "Listing",
     "check_classes",
     "check_counts",
@@ -22,7 +23,6 @@ __all__ = [
     "list_folder",
     "list_folders",
     "list_images",
-    "open_class_folders",
     "read_listed",
     "some",
 ]
@@ -39,27 +39,34 @@ class Listing:
     empty: tuple[str, ...]
 
 
-def open_class_folders(
-    request: Request,
-    base: Path,
-    label_of: Mapping[str, int],
-    *,
-    total: int | None,
-    each: int | None = None,
-    scoring: Scoring | None = None,
-) -> FolderSource:
-    """Open the pictures in the folders of ``label_of``, once all of them are seen to be there.
+@dataclass(frozen=True, kw_only=True)
+class ClassFolders:
+    """The class folders of a data set, and what has to be in them.
 
-    Args:
-        request: what was asked for.
+    Attributes:
         base: the folder that holds the class folders.
         label_of: every class folder there has to be, and its label.
         total: how many pictures there have to be; None where nobody said.
         each: how many in each class, where all have as many.
         scoring: how a model's outputs stand for the labels.
     """
-    found = list_class_folders(request, base, label_of, total=total, each=each)
-    return read_listed(request, base, found, label_of, scoring=scoring)
+
+    base: Path
+    label_of: Mapping[str, int]
+    total: int | None
+    each: int | None = None
+    scoring: Scoring | None = None
+
+    def check(self, request: Request) -> dict[str, Listing]:
+        """The pictures by class folder, once all are seen to be there; none is opened."""
+        return list_class_folders(
+            request, self.base, self.label_of, total=self.total, each=self.each
+        )
+
+    def open(self, request: Request) -> FolderSource:
+        """The pictures, once all are seen to be there."""
+        found = self.check(request)
+        return read_listed(request, self.base, found, self.label_of, scoring=self.scoring)
 
 
 def list_class_folders(

@@ -12,7 +12,7 @@ from acclimate.data.folder import FolderSource
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
-__all__ = ["listed_source", "present"]
+__all__ = ["check_listed", "listed_source", "present"]
 
 _NAMED = 3  # how many of the missing files a message names
 
@@ -27,6 +27,20 @@ def listed_source(
     preprocessing: Preprocessing | None = None,
 ) -> FolderSource:
     """The files a table lists, in its order. Missing ones are named before any is decoded."""
+    kept = check_listed(request, folder, names)
+    return FolderSource(
+        folder,
+        preprocessing=request.fitting if preprocessing is None else preprocessing,
+        names=[names[index] for index in kept],
+        labels=[labels[index] for index in kept],
+        class_names=None if class_names is None else tuple(class_names),
+        cache=request.cache,
+        progress=request.progress,
+    )
+
+
+def check_listed(request: Request, folder: Path, names: Sequence[str]) -> list[int]:
+    """The numbers of those files of a table that are there, objecting to others that are not."""
     again = [name for name, times in Counter(names).items() if times > 1]
     if again:
         raise AcclimateError(
@@ -40,16 +54,7 @@ def listed_source(
         gone = [name for name in names if name not in there]
         first = ", ".join(gone[:_NAMED]) + (", …" if len(gone) > _NAMED else "")
         request.object_to(f"{len(gone):,} of {len(names):,} images are not in {folder} ({first})")
-    kept = [index for index, name in enumerate(names) if name in there]
-    return FolderSource(
-        folder,
-        preprocessing=request.fitting if preprocessing is None else preprocessing,
-        names=[names[index] for index in kept],
-        labels=[labels[index] for index in kept],
-        class_names=None if class_names is None else tuple(class_names),
-        cache=request.cache,
-        progress=request.progress,
-    )
+    return [index for index, name in enumerate(names) if name in there]
 
 
 def present(folder: Path, names: Sequence[str]) -> set[str]:

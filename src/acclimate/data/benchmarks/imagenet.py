@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks._class_folders import (
     IMAGENET_PREPROCESSING,
+    ClassFolders,
     check_counts,
     list_folders,
     list_images,
-    open_class_folders,
     some,
 )
 from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
@@ -27,14 +28,37 @@ _PLACES = ("val", "ILSVRC/Data/CLS-LOC/val", "")
 
 
 def _open(request: Request) -> ImageSource:
+    found = _listed(request)
+    if isinstance(found, ClassFolders):
+        return found.open(request)
+    base, files, ids = found
     classes = imagenet_index()
+    return FolderSource(
+        base,
+        preprocessing=request.fitting,
+        names=files,
+        labels=[classes[id_] for id_ in ids],
+        class_names=sorted(set(ids)),
+        cache=request.cache,
+        progress=request.progress,
+    )
+
+
+def _check(request: Request) -> None:
+    found = _listed(request)
+    if isinstance(found, ClassFolders):
+        found.check(request)
+
+
+def _listed(request: Request) -> ClassFolders | tuple[Path, Sequence[str], Sequence[str]]:
+    """Class folders; or the folder that has all pictures, their files and their classes."""
     places = [request.root / place for place in _PLACES]
     base = next((p for p in places if p.is_dir() and (_is_sorted(p) or _is_flat(p))), None)
     if base is None:
         request.refuse(f"found no class folders and no ILSVRC2012_val_*.JPEG in {request.root}")
     if _is_sorted(base):
-        return open_class_folders(request, base, classes, total=_IMAGES, each=_EACH)
-    return _open_flat(request, base, classes)
+        return ClassFolders(base=base, label_of=imagenet_index(), total=_IMAGES, each=_EACH)
+    return base, *_flat(request, base)
 
 
 def _is_sorted(base: Path) -> bool:
@@ -45,7 +69,7 @@ def _is_flat(base: Path) -> bool:
     return any(name.startswith("ILSVRC2012_val_") for name in list_images(base).files)
 
 
-def _open_flat(request: Request, base: Path, classes: dict[str, int]) -> FolderSource:
+def _flat(request: Request, base: Path) -> tuple[Sequence[str], Sequence[str]]:
     """All pictures in one folder, as the archive unpacks; a file beside it tells their classes."""
     truth = _truth(request, base)
     listing = list_images(base)
@@ -58,21 +82,13 @@ def _open_flat(request: Request, base: Path, classes: dict[str, int]) -> FolderS
             f"whole {_SOLUTION}, and move other images away"
         )
     ids = [known[Path(file).stem] for file in listing.files]
-    strangers = sorted(set(ids) - classes.keys())
+    strangers = sorted(set(ids) - imagenet_index().keys())
     if strangers:
         raise AcclimateError(
             f"{truth} names what are no classes of ImageNet: {some(strangers)}; expected WordNet "
             "ids such as n01440764"
         )
-    return FolderSource(
-        base,
-        preprocessing=request.fitting,
-        names=listing.files,
-        labels=[classes[id_] for id_ in ids],
-        class_names=sorted(set(ids)),
-        cache=request.cache,
-        progress=request.progress,
-    )
+    return listing.files, ids
 
 
 def _truth(request: Request, base: Path) -> Path:
@@ -136,5 +152,6 @@ IMAGENET = register_dataset(
         ),
         preprocessing=IMAGENET_PREPROCESSING,
         open=_open,
+        check=_check,
     )
 )

@@ -11,8 +11,8 @@ import torch
 from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks._class_folders import (
     IMAGENET_PREPROCESSING,
+    ClassFolders,
     list_folders,
-    open_class_folders,
     some,
 )
 from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
@@ -22,6 +22,7 @@ from acclimate.metrics import Scoring
 
 __all__ = ["IMAGENETV2", "IMAGENET_A", "IMAGENET_R", "IMAGENET_SKETCH", "subset_classes"]
 
+_SUBSETS = {"imagenet-r": 30_000, "imagenet-a": 7_500}
 # Newer archives unpack to the first name, older ones to the others.
 _V2_FOLDERS = {
     "matched-frequency": (
@@ -44,21 +45,20 @@ def subset_classes(name: str) -> tuple[int, ...]:
     return tuple(int(line) for line in file.read_text(encoding="ascii").split())
 
 
-def _open_subset(request: Request, *, total: int) -> ImageSource:
+def _subset(request: Request) -> ClassFolders:
     """Labels are those of ImageNet; only the 200 outputs are asked, as the benchmark has it."""
     name = request.dataset.name
     ids, keep = imagenet_classes().ids or (), subset_classes(name)
-    return open_class_folders(
-        request,
-        _base(request, name),
-        {ids[index]: index for index in keep},
-        total=total,
+    return ClassFolders(
+        base=_base(request, name),
+        label_of={ids[index]: index for index in keep},
+        total=_SUBSETS[name],
         scoring=Scoring(keep=torch.tensor(keep)),
     )
 
 
-def _open_sketch(request: Request) -> ImageSource:
-    return open_class_folders(request, _base(request, "sketch"), imagenet_index(), total=50_889)
+def _sketch(request: Request) -> ClassFolders:
+    return ClassFolders(base=_base(request, "sketch"), label_of=imagenet_index(), total=50_889)
 
 
 def _base(request: Request, inside: str) -> Path:
@@ -67,15 +67,18 @@ def _base(request: Request, inside: str) -> Path:
     return base if base.is_dir() else request.root
 
 
-def _open_v2(request: Request) -> ImageSource:
+def _v2(request: Request) -> ClassFolders:
     """Folders are named by class number. As text 10 comes before 2, so they are never sorted so."""
     assert request.split is not None
     base = _v2_folder(request.root, request.split)
     if base is None:
         request.refuse(f"expected {_V2_FOLDERS[request.split][0]} in {request.root}, not there")
-    source = open_class_folders(
-        request, base, _numbered(base, len(imagenet_classes())), total=10_000, each=10
-    )
+    numbers = _numbered(base, len(imagenet_classes()))
+    return ClassFolders(base=base, label_of=numbers, total=10_000, each=10)
+
+
+def _open_v2(request: Request) -> ImageSource:
+    source = _v2(request).open(request)
     source.class_names = None  # the folders have only numbers
     return source
 
@@ -116,7 +119,8 @@ IMAGENET_R = register_dataset(
         get="Get imagenet-r.tar from https://github.com/hendrycks/imagenet-r and unpack it",
         layout="imagenet-r/n01443537/*.jpg   200 folders (or without imagenet-r/)",
         preprocessing=IMAGENET_PREPROCESSING,
-        open=lambda request: _open_subset(request, total=30_000),
+        open=lambda request: _subset(request).open(request),
+        check=lambda request: _subset(request).check(request),
     )
 )
 IMAGENET_A = register_dataset(
@@ -132,7 +136,8 @@ IMAGENET_A = register_dataset(
         ),
         layout="imagenet-a/n01498041/*.jpg   200 folders (or without imagenet-a/)",
         preprocessing=IMAGENET_PREPROCESSING,
-        open=lambda request: _open_subset(request, total=7_500),
+        open=lambda request: _subset(request).open(request),
+        check=lambda request: _subset(request).check(request),
     )
 )
 IMAGENETV2 = register_dataset(
@@ -154,6 +159,7 @@ IMAGENETV2 = register_dataset(
         splits=tuple(_V2_FOLDERS),
         preprocessing=IMAGENET_PREPROCESSING,
         open=_open_v2,
+        check=lambda request: _v2(request).check(request),
         missing=_v2_missing,
     )
 )
@@ -170,6 +176,7 @@ IMAGENET_SKETCH = register_dataset(
         ),
         layout="sketch/n01440764/*.JPEG   1,000 folders (or without sketch/)",
         preprocessing=IMAGENET_PREPROCESSING,
-        open=_open_sketch,
+        open=lambda request: _sketch(request).open(request),
+        check=lambda request: _sketch(request).check(request),
     )
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks._array_sets import check_count
-from acclimate.data.benchmarks._file_lists import listed_source
+from acclimate.data.benchmarks._file_lists import check_listed, listed_source
 from acclimate.data.benchmarks._standardized import StandardizedSource
 from acclimate.data.benchmarks._wilds_classes import FMOW_CLASSES
 from acclimate.data.benchmarks._wilds_tables import Row, read_camelyon17, read_fmow, read_rxrx1
@@ -17,10 +18,6 @@ from acclimate.data.preprocessing import Preprocessing
 __all__ = ["CAMELYON17_CLASSES", "FMOW_CLASSES", "open_camelyon17", "open_fmow", "open_rxrx1"]
 
 CAMELYON17_CLASSES = ("normal", "tumor")
-# The number of pictures in each official split (Koh et al., 2021).
-_CAMELYON17 = {"test": 85_054, "val": 34_904, "id_val": 33_560, "train": 302_436}
-_RXRX1 = {"test": 34_432, "val": 9_854, "id_test": 40_612, "train": 40_612}
-_FMOW = {"test": 22_108, "val": 19_915, "id_test": 11_327, "id_val": 11_483, "train": 76_863}
 # Scaled to 0..1 only; how pictures are standardised is not for this record to say.
 _RXRX1_PIXELS = Preprocessing(size=(256, 256), mean=(0.0,) * 3, std=(1.0,) * 3)
 
@@ -30,9 +27,7 @@ def open_camelyon17(request: Request) -> ImageSource:
 
     ``val`` and ``test`` are hospitals that training has not seen; ``id_val`` is of its own three.
     """
-    return _open(
-        request, "camelyon17_v1.0", "metadata.csv", read_camelyon17, _CAMELYON17, CAMELYON17_CLASSES
-    )
+    return _open(request, _CAMELYON17, CAMELYON17_CLASSES)
 
 
 def open_rxrx1(request: Request) -> ImageSource:
@@ -44,15 +39,7 @@ def open_rxrx1(request: Request) -> ImageSource:
     """
     names = tuple(f"siRNA {number}" for number in range(1139))
     own = request.preprocessing is None
-    source = _open(
-        request,
-        "rxrx1_v1.0",
-        "metadata.csv",
-        read_rxrx1,
-        _RXRX1,
-        names,
-        preprocessing=_RXRX1_PIXELS if own else None,
-    )
+    source = _open(request, _RXRX1, names, preprocessing=_RXRX1_PIXELS if own else None)
     return StandardizedSource(source) if own else source
 
 
@@ -61,28 +48,55 @@ def open_fmow(request: Request) -> ImageSource:
 
     ``val`` was taken from 2013, ``test`` from 2016; training and ``id_`` splits are older.
     """
-    return _open(request, "fmow_v1.1", "rgb_metadata.csv", read_fmow, _FMOW, FMOW_CLASSES)
+    return _open(request, _FMOW, FMOW_CLASSES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """Where one of them lists its pictures, and how many there are of each split."""
+
+    folder: str
+    name: str
+    pictures: str
+    read: Callable[[Path], Iterator[Row]]
+    counts: Mapping[str, int]
+
+    def rows(self, request: Request) -> tuple[Path, list[Row]]:
+        """The folder of the table, and its rows of the split that is asked for."""
+        table = self._place(request.root) / self.name
+        if not table.is_file():
+            request.refuse(f"expected {self.name} of {request.dataset.name} in {request.root}")
+        split = request.split or "test"
+        rows = [row for row in self.read(table) if row.split == split]
+        check_count(request, f"the split {split} of {table}", len(rows), self.counts[split])
+        return table.parent, rows
+
+    def check(self, request: Request) -> None:
+        """Refuse what is not whole, without a look into any picture."""
+        folder, rows = self.rows(request)
+        check_listed(request, folder, [row.file for row in rows])
+
+    def missing(self, root: Path) -> list[str]:
+        """What is not there, at a glance."""
+        folder = self._place(root)
+        gone = [] if (folder / self.name).is_file() else [self.name]
+        return gone + ([] if (folder / self.pictures).is_dir() else [f"{self.pictures}/"])
+
+    def _place(self, root: Path) -> Path:
+        return root if (root / self.name).is_file() else root / self.folder
 
 
 def _open(
     request: Request,
-    folder_name: str,
-    table_name: str,
-    read: Callable[[Path], Iterator[Row]],
-    counts: Mapping[str, int],
+    table: _Table,
     class_names: tuple[str, ...],
     *,
     preprocessing: Preprocessing | None = None,
 ) -> ImageSource:
-    table = _folder(request.root, folder_name, table_name) / table_name
-    if not table.is_file():
-        request.refuse(f"expected {table_name} of {request.dataset.name} in {request.root}")
-    split = request.split or "test"
-    rows = [row for row in read(table) if row.split == split]
-    check_count(request, f"the split {split} of {table}", len(rows), counts[split])
+    folder, rows = table.rows(request)
     return listed_source(
         request,
-        table.parent,
+        folder,
         [row.file for row in rows],
         [row.label for row in rows],
         class_names=class_names,
@@ -90,18 +104,19 @@ def _open(
     )
 
 
-def _folder(root: Path, folder_name: str, table_name: str) -> Path:
-    return root if (root / table_name).is_file() else root / folder_name
-
-
-def _missing(folder_name: str, table_name: str, pictures: str) -> Callable[[Path], list[str]]:
-    def missing(root: Path) -> list[str]:
-        folder = _folder(root, folder_name, table_name)
-        gone = [] if (folder / table_name).is_file() else [table_name]
-        return gone + ([] if (folder / pictures).is_dir() else [f"{pictures}/"])
-
-    return missing
-
+_CAMELYON17 = _Table(
+    folder="camelyon17_v1.0", name="metadata.csv", pictures="patches", read=read_camelyon17,
+    counts={"test": 85_054, "val": 34_904, "id_val": 33_560, "train": 302_436},
+)  # fmt: skip
+_RXRX1 = _Table(
+    folder="rxrx1_v1.0", name="metadata.csv", pictures="images", read=read_rxrx1,
+    counts={"test": 34_432, "val": 9_854, "id_test": 40_612, "train": 40_612},
+)  # fmt: skip
+_FMOW = _Table(
+    folder="fmow_v1.1", name="rgb_metadata.csv", pictures="images", read=read_fmow,
+    counts={"test": 22_108, "val": 19_915, "id_test": 11_327, "id_val": 11_483, "train": 76_863},
+)  # fmt: skip
+"""The number of pictures in each official split: Koh et al., 2021."""
 
 _GET = "Get {} from https://wilds.stanford.edu/datasets/ and unpack it; the package `wilds` is not "
 _GET += "needed"
@@ -119,9 +134,10 @@ metadata.csv
 patches/patient_004_node_4/patch_patient_004_node_4_x_3328_y_21792.png …
 """,
         open=open_camelyon17,
-        splits=tuple(_CAMELYON17),
+        splits=tuple(_CAMELYON17.counts),
         preprocessing=Preprocessing(size=(96, 96)),
-        missing=_missing("camelyon17_v1.0", "metadata.csv", "patches"),
+        missing=_CAMELYON17.missing,
+        check=_CAMELYON17.check,
     )
 )
 register_dataset(
@@ -137,8 +153,9 @@ metadata.csv
 images/HEPG2-01/Plate1/B02_s1.png …
 """,
         open=open_rxrx1,
-        splits=tuple(_RXRX1),
-        missing=_missing("rxrx1_v1.0", "metadata.csv", "images"),
+        splits=tuple(_RXRX1.counts),
+        missing=_RXRX1.missing,
+        check=_RXRX1.check,
     )
 )
 register_dataset(
@@ -154,8 +171,9 @@ rgb_metadata.csv
 images/rgb_img_0.png …
 """,
         open=open_fmow,
-        splits=tuple(_FMOW),
+        splits=tuple(_FMOW.counts),
         preprocessing=Preprocessing(size=(224, 224)),
-        missing=_missing("fmow_v1.1", "rgb_metadata.csv", "images"),
+        missing=_FMOW.missing,
+        check=_FMOW.check,
     )
 )

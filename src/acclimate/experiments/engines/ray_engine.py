@@ -83,14 +83,14 @@ class RayEngine(Engine):
                 f"nodes: {have}; ask for fewer (--cpus-per-job, --gpus-per-job)"
             )
         super().__init__(replace(settings, progress=False), workers=workers or room)
-        self._false_starts = 0
+        self._false_starts = self._started = 0
 
     def run(self, jobs: Sequence[Job], on_result: OnResult) -> None:
         """Run every job."""
         handout, hands = Handout(jobs, retries=self.retries), {}  # type: Handout, dict[Any, _Hand]
-        self._false_starts = 0
+        self._false_starts, self._started = 0, min(self.workers, len(jobs))
         try:
-            for number in range(min(self.workers, len(jobs))):
+            for number in range(self._started):
                 self._start(number, hands)
             # Who has no job by then waits for room, or for work that is not there.
             while len(handout) or any(hand.job is not None for hand in hands.values()):
@@ -128,6 +128,8 @@ class RayEngine(Engine):
             answer = self._ray.get(ref)
         except (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError) as error:
             self._lost(hand, str(error).strip(), handout, on_result)
+            if not any(other.job for other in hands.values()):  # else somebody gets on with it
+                self._refuse_false_starts(str(error).strip())
             self._start(hand.number, hands)
             return
         if hand.job is None and answer is not None:
@@ -151,18 +153,19 @@ class RayEngine(Engine):
 
     def _lost(self, hand: _Hand, how: str, handout: Handout, on_result: OnResult) -> None:
         handout.give_back(hand.number)
-        first = how.partition("\n")[0]
         if hand.job is None:
             self._false_starts += 1
-            if self._false_starts >= _FALSE_STARTS * self.workers:
-                raise AcclimateError(
-                    f"{self._false_starts} Ray workers in a row were lost before they could begin; "
-                    f"every node needs this package and what it needs. The last: {first}"
-                )
         elif (deaths := handout.again(hand.job)) is not None:
             times = "once" if deaths == 1 else f"{deaths} times"
-            said = f"the Ray worker that ran this job was lost, {times}: {first}"
+            said = f"the Ray worker that ran this job was lost, {times}: {how.splitlines()[0]}"
             on_result(Result.failed(hand.job, said))
+
+    def _refuse_false_starts(self, how: str) -> None:
+        if self._false_starts >= _FALSE_STARTS * self._started:
+            raise AcclimateError(
+                f"{self._false_starts} Ray workers in a row were lost before they could begin; "
+                f"every node needs this package and what it needs. The last: {how.splitlines()[0]}"
+            )
 
 
 def _connected(address: str | None) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from acclimate.data.benchmarks import find_dataset, missing_parts
@@ -106,13 +107,12 @@ class AtHand:
         shifts = find_dataset(dataset).shifts
         if not shifts:
             return self.problem(dataset, split=split)
-        some = any(
-            self.problem(dataset, shifts=(shift,), severities=(severity,)) is None
-            for shift in shifts
-            for severity in SEVERITIES
-        )
-        where = self.roots.get(dataset)
-        return None if some else f"expected shifts of {dataset} in {where}, and none is there"
+        found: str | None = None
+        for shift, severity in product(shifts, SEVERITIES):
+            found = self.problem(dataset, shifts=(shift,), severities=(severity,))
+            if found is None:
+                break
+        return found
 
     def _unreadable(self, dataset: str, root: Path, split: str | None) -> str | None:
         """Data sets without shifts are opened: arrays are quickly read, folders only listed."""
