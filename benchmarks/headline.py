@@ -72,6 +72,7 @@ def headline(rows: Sequence[Row]) -> str:
             "",
             every,
             "",
+            *(line for words in _seeds_in_part(all_severities) for line in (words, "")),
             f"At severity {HARDEST}:",
             "",
             hardest,
@@ -84,6 +85,27 @@ def _table(rows: Sequence[Row], recipes: dict[str, str], severity: int | None) -
     columns = ["model", "unadapted", *recipes.values(), _REDUCTION]
     lines = [_line(model, rows, recipes, severity) for model in models]
     return drawn(columns, lines)
+
+
+def _seeds_in_part(rows: Sequence[Row]) -> list[str]:
+    """What further seeds say that have not been everywhere, where all of a recipe's have been."""
+    found: dict[str, list[str]] = {}
+    for model, recipe in sorted({(row["model"], row["recipe"]) for row in rows}):
+        own = [row for row in rows if (row["model"], row["recipe"]) == (model, recipe)]
+        been: dict[int, set[tuple[str, int]]] = {}
+        for row in own:
+            been.setdefault(row["seed"], set()).add((row["corruption"], row["severity"]))
+        shared = set.intersection(*been.values())
+        if len(set(map(len, been.values()))) == 1 or all(place[1] == HARDEST for place in shared):
+            continue
+        there = [row for row in own if (row["corruption"], row["severity"]) in shared]
+        mean = mean_error(there, of=CORRUPTIONS * SEVERITIES)
+        found.setdefault(model, []).append(f"{METHODS.get(recipe, recipe)} {mean}")
+    return [
+        f"Not all seeds of {_shown(model)} have been everywhere; where they have: "
+        f"{', '.join(means)}."
+        for model, means in found.items()
+    ]
 
 
 def _named(row: Row) -> Row:

@@ -81,6 +81,18 @@ def test_seeds_and_labels_of_the_highest_severity_alone_stay_there():
     assert (hardest["BN"], hardest["hard"], hardest["soft"]) == ("12.0", "11.8 ± 0.5", "–")
 
 
+def test_seeds_that_have_not_been_everywhere_are_told_of_where_they_have():
+    rows = results()
+    assert "Not all seeds" not in SCRIPT["headline"](rows)
+    rows = [
+        row for row in rows if (row["recipe"], row["seed"]) != ("rpl", 1) or row["severity"] > 1
+    ]
+    assert "; where they have: RPL 9.5 ± 0.4 (60 of 75)." in SCRIPT["headline"](rows)
+    assert cells(rows)[0]["RPL"] == "8.8 (9.0)"
+    at_the_highest = [row for row in rows if row["seed"] == 0 or row["severity"] == 5]
+    assert "Not all seeds" not in SCRIPT["headline"](at_the_highest)
+
+
 def test_labels_that_went_everywhere_have_a_column_in_both_tables():
     hard = results(recipes={"hard": 9.5}, seeds=(0,))
     (row,), (hardest,) = tables([*results(seeds=(0,)), *hard])
