@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli._sweep_options import add_choice_option
-from acclimate.cli.writing import write_file
+from acclimate.cli.writing import say_written, write_figure, write_file
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the page and what else is asked for, and say what was written."""
     from acclimate.experiments import Store, conditions
     from acclimate.experiments.choices import read_choices
+    from acclimate.reporting.png import why_no_png
     from acclimate.reporting.report_build import build_report
     from acclimate.reporting.report_page import report_page
 
@@ -49,10 +50,11 @@ def run(args: argparse.Namespace) -> int:
     choices = [read_choices(path) for path in args.choice]
     report = build_report(store, conditions(args.where), choices=choices)
     written = [write_file(out, report_page(report).encode())]
-    no_png = None
+    no_png = None if args.figures is None else why_no_png()
     if args.figures is not None:
-        drawn, no_png = _figures(report, Path(args.figures).expanduser())
-        written += drawn
+        folder = Path(args.figures).expanduser()
+        for figure in report.figures:
+            written += write_figure(folder, figure.name, figure.svg, as_png=no_png is None)
     if args.tables is not None:
         written += _tables(report, Path(args.tables).expanduser())
     if args.json:
@@ -60,11 +62,7 @@ def run(args: argparse.Namespace) -> int:
         named = {"written": [str(path) for path in written], "no_png": no_png}
         print(json.dumps({**facts, **named, "seconds": round(time.perf_counter() - began, 2)}))
         return 0
-    for path in written:
-        print(f"{path}  {path.stat().st_size / 1000:,.0f} kB")
-    if no_png is not None:
-        print(f"SVG only. {no_png}")
-    print(f"Open {out} in a browser; it needs no server and no network.")
+    say_written(written, no_png=no_png)
     return 0
 
 
@@ -74,18 +72,6 @@ def _page(given: str) -> Path:
     if out.is_dir() or given.endswith("/"):
         return out / "report.html"
     return out if out.suffix in (".html", ".htm") else out.with_name(f"{out.name}.html")
-
-
-def _figures(report: Report, folder: Path) -> tuple[list[Path], str | None]:
-    """SVG of each figure, and PNG where that can be made; else why not."""
-    from acclimate.reporting.png import png, why_no_png
-
-    no_png, written = why_no_png(), []
-    for figure in report.figures:
-        written.append(write_file(folder / f"{figure.name}.svg", figure.svg.encode()))
-        if no_png is None:
-            written.append(write_file(folder / f"{figure.name}.png", png(figure.svg)))
-    return written, no_png
 
 
 def _tables(report: Report, folder: Path) -> list[Path]:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli.writing import write_file
+from acclimate.cli.writing import say_written, write_figure, write_file
 from acclimate.errors import AcclimateError, unknown_name
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the page, then the figures, and say what was written."""
     from tqdm import tqdm
 
-    from acclimate.reporting.png import png, why_no_png
+    from acclimate.reporting.png import why_no_png
     from acclimate.reporting.theory_page import theory_page
 
     if not args.out:
@@ -44,18 +44,12 @@ def run(args: argparse.Namespace) -> int:
     with tqdm(total=panels, desc="panels", unit="", disable=args.quiet or not panels) as bar:
         for figure in figures:
             svg = figure.draw(bar.update)
-            written.append(write_file(out / f"{figure.name}.svg", svg.encode()))
-            if no_png is None:
-                written.append(write_file(out / f"{figure.name}.png", png(svg)))
+            written += write_figure(out, figure.name, svg, as_png=no_png is None)
     if args.json:
         facts = {"out": str(out), "written": [path.name for path in written], "no_png": no_png}
         print(json.dumps({**facts, "seconds": round(time.perf_counter() - began, 2)}))
         return 0
-    for path in written:
-        print(f"{path}  {path.stat().st_size / 1000:,.0f} kB")
-    if no_png is not None:
-        print(f"SVG only. {no_png}")
-    print(f"Open {written[0]} in a browser; it needs no server and no network.")
+    say_written(written, no_png=no_png)
     return 0
 
 
