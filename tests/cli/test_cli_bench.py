@@ -168,6 +168,13 @@ def test_a_folder_without_the_data_is_said_before_anything_runs(capfd, tmp_path)
     assert bench("--recipes", "none") == 0  # all of it is done, and needs no images
 
 
+def test_a_model_that_knows_no_class_of_the_data_is_remarked_on(capfd):
+    words = ["bench", "--models", "acclimate:wrn-26-2-bn-cifar10", *BASE[2:], *ROOT]
+    small = ["--recipes", "none", "bn", "--images-per-shift", "4"]
+    assert main([*words, *small]) == 0
+    assert capfd.readouterr().out.count("note: no class of mnist (0, ...) is known to the") == 1
+
+
 def test_what_is_needed(capfd):
     assert main(["bench", "--store", "sweep.db"]) == 2
     assert "expected --models and --datasets" in capfd.readouterr().err

@@ -142,6 +142,7 @@ def failures(outcome: Outcome, args: argparse.Namespace) -> list[str]:
             f"  memory ran out for {outcome.smaller:,}, which took smaller batches than their "
             "options say; the notes of their results say which"
         )
+    lines += [f"  note: {remark}" for remark in outcome.remarks]
     for result in outcome.failed[:_FAILED]:
         job = result.job
         what = " ".join([job.model, job.dataset, job.shift or "clean", job.recipe])

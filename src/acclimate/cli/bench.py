@@ -87,6 +87,7 @@ def _plain(outcome: Outcome, shown: Table | None, args: argparse.Namespace) -> d
         "done": outcome.done,
         "skipped": outcome.skipped,
         "failed": plain_failures(outcome),
+        "remarks": list(outcome.remarks),
         "table": None if shown is None else shown.to_dict(),
     }
 

@@ -139,6 +139,8 @@ class Worker:
             attempt = partial(self._stream, job, loaded, met)
         found = self._with_less_memory(job, loaded, len(opened.images), attempt, halvings)
         notes = [*opened.notes, *unlike, *found.pop("notes", [])]
+        if unlike:
+            about["unlike_classes"] = unlike[0]
         return Result(job=job, record={**about, **found, **peak(self.device), "notes": notes})
 
     def _with_less_memory(

@@ -37,12 +37,14 @@ class Outcome:
         skipped: how many were there already.
         failed: the results of those that could not be run; they are run again next time.
         smaller: how many took smaller batches than asked for, since memory ran out.
+        remarks: what one should know before one believes the numbers, each once.
     """
 
     done: int
     skipped: int
     failed: tuple[Result, ...] = ()
     smaller: int = 0
+    remarks: tuple[str, ...] = ()
 
 
 def run_plan(plan: Plan, store: Store, engine: Engine, *, progress: bool = True) -> Outcome:
@@ -70,6 +72,7 @@ def run_jobs(
     _check_roots(todo, engine)
     failed: list[Result] = []
     smaller: list[Result] = []
+    remarks: dict[str, None] = {}  # a set that keeps its order
     left = TimeLeft(todo, workers=engine.workers)
     with tqdm(
         total=len(todo), desc="jobs", unit="job", bar_format=_BAR, disable=not progress or not todo
@@ -81,6 +84,8 @@ def run_jobs(
                 failed.append(kept)
             elif any(note.startswith(OUT_OF_MEMORY) for note in kept.record.get("notes") or ()):
                 smaller.append(kept)
+            if (said := kept.record.get("unlike_classes")) is not None:
+                remarks[said] = None
             left.learn(kept)
             bar.set_postfix_str(_words(left, len(failed)), refresh=False)
             bar.update()
@@ -96,6 +101,7 @@ def run_jobs(
         skipped=len(unique) - len(todo),
         failed=tuple(failed),
         smaller=len(smaller),
+        remarks=tuple(remarks),
     )
 
 
