@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
 import pytest
+from torch_free import run_without_torch
 
 from acclimate.cli import main
 from acclimate.data.corruptions import TEST
@@ -54,13 +53,7 @@ def test_a_table_for_people(capfd):
 
 @pytest.mark.parametrize("words", [[], ["--columns", "corruption"], ["--export", "all.csv"]])
 def test_a_table_waits_for_no_torch(words):
-    script = (
-        "import sys; from acclimate.cli import main; "
-        f"assert main({['results', 'sweep.db', *words]!r}) == 0; "
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_without_torch(["results", "sweep.db", *words])
 
 
 def test_forgetting_that_nobody_measured(capfd):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
+from torch_free import run_without_torch
 
 from acclimate.cli import main
 from acclimate.reporting.png import why_no_png
@@ -55,13 +54,7 @@ def test_the_same_call_writes_the_same_bytes(tmp_path, capfd):
 
 
 def test_the_page_alone_needs_no_torch_and_no_simulation(tmp_path):
-    script = (
-        "import sys; from acclimate.cli import main; "
-        f"main(['theory', '--out', {str(tmp_path)!r}, '--figures', 'none', '--quiet']); "
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = run_without_torch(["theory", "--out", str(tmp_path), "--figures", "none", "--quiet"])
     assert done.stderr == ""
     assert [path.name for path in tmp_path.iterdir()] == ["theory.html"]
 

@@ -15,9 +15,9 @@ from acclimate.cli.processes import refuse_launched
 from acclimate.cli.tables import table
 from acclimate.errors import AcclimateError
 from acclimate.experiments import Job, Plan, Store
+from acclimate.experiments.data_at_hand import DataAtHand
 from acclimate.experiments.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.experiments.engines.processes import gpus
-from acclimate.experiments.reproduce import AtHand
 from acclimate.experiments.settings import STATIONARY
 from acclimate.experiments.sweep import Outcome, run_jobs
 from acclimate.words import counted, option_words
@@ -45,7 +45,7 @@ def sweep_plan(
     """Run what is missing of a plan's jobs; a store is made once nothing is left to refuse."""
     done = _done(jobs, args)
     for dataset in dict.fromkeys(job.dataset for job in jobs if job.key not in done):
-        hand = AtHand(roots={dataset: str(plan.root(dataset))}, incomplete=args.incomplete)
+        hand = DataAtHand(roots={dataset: str(plan.root(dataset))}, incomplete=args.incomplete)
         problem = hand.nothing_of(dataset, split=plan.split_of(dataset))
         if problem is not None:
             raise AcclimateError(f"{problem}; check --root {dataset}=DIR")

@@ -125,7 +125,7 @@ def _hand(args: argparse.Namespace, asked: Sequence[Table]) -> AtHand:
 def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     """The folder of each data set: as it is said, else where it is found."""
     from acclimate.experiments._datasets import MADE_FROM
-    from acclimate.experiments.reproduce.at_hand import lying_in
+    from acclimate.experiments.data_at_hand import lying_in
     from acclimate.experiments.reproduce.cell_jobs import needs_no_run
 
     cells = [cell for table in asked for cell in table.to_run if not needs_no_run(cell)]

@@ -17,7 +17,7 @@ from acclimate.experiments._schema import COLUMNS, result_of, row_of
 from acclimate.experiments.export import read_json
 from acclimate.experiments.result import Result
 
-__all__ = ["Added", "RefusedResult", "Store"]
+__all__ = ["Added", "RefusedResultError", "Store"]
 
 _CHUNK = 500  # values in one statement; SQLite takes at least 999
 _WHOLE = "job, status, record, message, created"
@@ -33,7 +33,7 @@ _FILE = list(COLUMNS).index("weights")
 _INSERT = f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
-class RefusedResult(AcclimateError):  # noqa: N818
+class RefusedResultError(AcclimateError):
     """A result of other images, or of other weights, than a store has under the same words."""
 
 
@@ -84,8 +84,8 @@ class Store:
         """Keep a result; on the disk before this returns. False where a done one is there.
 
         Raises:
-            RefusedResult: where results for the same data set, shift and number of images are of
-                other images or labels, or those for the same model of other weights.
+            RefusedResultError: where results for the same data set, shift and number of images are
+                of other images or labels, or those for the same model of other weights.
         """
         added = self.add_all([result])
         return not added.kept
@@ -192,7 +192,7 @@ def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Pat
     found = connection.execute(f"{_OTHER} < ? UNION ALL {_OTHER} > ? LIMIT 1", same * 2).fetchone()
     if found is not None:
         what = job.dataset if job.shift is None else f"{job.shift} of {job.dataset}"
-        raise RefusedResult(
+        raise RefusedResultError(
             f"the store {path} has results from other data: the images or labels of {what} were "
             f"{found[0]} for {found[1]}, and are {data} now; mend the data, or choose another store"
         )
@@ -209,7 +209,7 @@ def _refuse_other_model(
         return
     found = connection.execute(_MODEL.format("IS NOT NULL"), (job.model, file)).fetchone()
     if found is not None:
-        raise RefusedResult(
+        raise RefusedResultError(
             f"the store {path} has results from other weights of {job.model}: they were "
             f"{found[0]}, and are {now} now; put them back, or choose another store (a model that "
             "begins with random weights needs a seed)"

@@ -17,7 +17,7 @@ from acclimate.experiments.engines.base import Engine
 from acclimate.experiments.job import Job
 from acclimate.experiments.plan import Plan
 from acclimate.experiments.result import Result
-from acclimate.experiments.store import RefusedResult, Store
+from acclimate.experiments.store import RefusedResultError, Store
 
 __all__ = ["Outcome", "run_jobs", "run_plan"]
 
@@ -109,7 +109,7 @@ def _keep(store: Store, result: Result) -> Result:
     """Add a result; one that the store refuses, since its images are others, is a failed one."""
     try:
         store.add(result)
-    except RefusedResult as error:
+    except RefusedResultError as error:
         result = Result.failed(result.job, str(error))
         store.add(result)
     except AcclimateError:

@@ -104,6 +104,7 @@ def _open(
     )
 
 
+# The number of pictures in each official split is that of Koh et al., 2021.
 _CAMELYON17 = _Table(
     folder="camelyon17_v1.0", name="metadata.csv", pictures="patches", read=read_camelyon17,
     counts={"test": 85_054, "val": 34_904, "id_val": 33_560, "train": 302_436},
@@ -116,7 +117,6 @@ _FMOW = _Table(
     folder="fmow_v1.1", name="rgb_metadata.csv", pictures="images", read=read_fmow,
     counts={"test": 22_108, "val": 19_915, "id_test": 11_327, "id_val": 11_483, "train": 76_863},
 )  # fmt: skip
-"""The number of pictures in each official split: Koh et al., 2021."""
 
 _GET = "Get {} from https://wilds.stanford.edu/datasets/ and unpack it; the package `wilds` is not "
 _GET += "needed"

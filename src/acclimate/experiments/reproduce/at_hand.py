@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
-from itertools import product
 from pathlib import Path
 
-from acclimate.data.benchmarks import find_dataset, missing_parts
-from acclimate.data.benchmarks.registry import check_dataset, open_dataset
-from acclimate.data.corruptions import SEVERITIES
-from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.data.benchmarks import find_dataset
+from acclimate.errors import AcclimateError
+from acclimate.experiments.data_at_hand import DataAtHand
 from acclimate.experiments.paper import Cell, Table, tables
 
-__all__ = ["PLACEHOLDERS", "AtHand", "filled", "lying_in"]
+__all__ = ["PLACEHOLDERS", "AtHand", "filled"]
 
-_NAMED = 3  # how many missing parts are named before they are only counted
 PLACEHOLDERS = ("{shift}", "{severity}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtHand:
+class AtHand(DataAtHand):
     """Roots by data set, and weights files by model or by row of a table.
 
     Attributes:
-        roots: where each data set lies.
         weights: a file for a model, or for rows by a pattern of their names: several rows have
             one model with weights of their own. ``{shift}`` and ``{severity}`` in the path are
             filled in, where a model was trained for each shift.
-        incomplete: data sets with gaps are taken as they are.
 
     >>> AtHand(roots={"cifar10": "/nowhere"}).check([])
     Traceback (most recent call last):
@@ -39,12 +33,7 @@ class AtHand:
     check --root cifar10=DIR
     """
 
-    roots: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, str] = field(default_factory=dict)
-    incomplete: bool = False
-    _seen: dict[tuple[object, ...], str | None] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def check(self, asked: Sequence[Table]) -> None:
         """Refuse what cannot be meant: an unknown data set, a path where nothing is."""
@@ -80,86 +69,6 @@ class AtHand:
         """The weights file for a cell: that of its row rather than that of its model."""
         ranked = [(rank, key) for key in self.weights if (rank := _rank(key, cell)) is not None]
         return self.weights[min(ranked)[1]] if ranked else None
-
-    def problem(
-        self,
-        dataset: str,
-        *,
-        split: str | None = None,
-        shifts: Sequence[str] = (),
-        severities: Sequence[int] = (),
-    ) -> str | None:
-        """Why images cannot be read, in words; None where they can, as far as a glance tells."""
-        if dataset not in self.roots:
-            return "no root"
-        key = (dataset, split, tuple(shifts), tuple(severities))
-        if key not in self._seen:
-            root = Path(self.roots[dataset]).expanduser()
-            if shifts:
-                found = _gone(dataset, root, shifts, severities)
-            else:
-                found = self._unreadable(dataset, root, split)
-            self._seen[key] = found
-        return self._seen[key]
-
-    def nothing_of(self, dataset: str, *, split: str | None = None) -> str | None:
-        """Why nothing of a data set can be read; None where some of it can."""
-        shifts = find_dataset(dataset).shifts
-        if not shifts:
-            return self.problem(dataset, split=split)
-        found: str | None = None
-        for shift, severity in product(shifts, SEVERITIES):
-            found = self.problem(dataset, shifts=(shift,), severities=(severity,))
-            if found is None:
-                break
-        return found
-
-    def _unreadable(self, dataset: str, root: Path, split: str | None) -> str | None:
-        """Data sets without shifts are opened: arrays are quickly read, folders only listed."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", AcclimateWarning)
-                if find_dataset(dataset).check is not None:
-                    check_dataset(dataset, root, split=split, incomplete=self.incomplete)
-                else:
-                    open_dataset(
-                        dataset,
-                        root,
-                        split=split,
-                        cache=0,
-                        progress=False,
-                        incomplete=self.incomplete,
-                    )
-        except AcclimateError as error:
-            return str(error).splitlines()[0]
-        return None
-
-
-def lying_in(root: str, names: Iterable[str], *, incomplete: bool = False) -> dict[str, str]:
-    """The data sets, of some names, of which something lies in a folder, and that folder."""
-    hand = AtHand(roots=dict.fromkeys(names, root), incomplete=incomplete)
-    return {name: root for name in hand.roots if hand.nothing_of(name) is None}
-
-
-def _gone(dataset: str, root: Path, shifts: Sequence[str], severities: Sequence[int]) -> str | None:
-    """The parts of a data set of shifts that are asked for and not there."""
-    record = find_dataset(dataset)
-    standing = {place: name for name, place in record.stand_ins.items()}
-    gone = []
-    for part in missing_parts(dataset, root):
-        name, _, severity = part.removesuffix(".npy").partition("/")
-        if name in record.shifts and name not in shifts:
-            continue
-        if severity.isdecimal() and int(severity) not in severities:
-            continue
-        ours = standing.get(name)
-        if ours and ((root / ours).is_dir() or (root / f"{ours}.npy").is_file()):
-            continue
-        gone.append(part)
-    if not gone:
-        return None
-    named = ", ".join(gone[:_NAMED]) + (", …" if len(gone) > _NAMED else "")
-    return f"{len(gone)} parts are not in {root}: {named}"
 
 
 def _rank(key: str, cell: Cell) -> int | None:

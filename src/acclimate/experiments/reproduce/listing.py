@@ -69,15 +69,15 @@ def _here(plan: TablePlan) -> str:
 
 
 def _needs(plan: TablePlan) -> str:
-    cells = [cell.cell for cell in plan.cells if cell.jobs or cell.lacks]
-    unstated = {id(p.cell) for p in plan.cells if any(e.kind == "unstated" for e in p.lacks)}
-    run = [cell for cell in cells if not cell.published_only and id(cell) not in unstated]
+    unstated = [each for each in plan.cells if any(e.kind == "unstated" for e in each.lacks)]
+    stated = [each for each in plan.cells if each not in unstated]
+    cells = [each.cell for each in stated if each.jobs or each.lacks]
+    run = [cell for cell in cells if not cell.published_only]
     names = sorted({name for cell in run for name in (cell.dataset, cell.scored_on) if name})
     models = sorted({cell.model for cell in run if cell.model})
     shown = models if len(models) <= _NAMED else [f"{len(models)} models"]
     words = "; ".join(", ".join(part) for part in (names, shown) if part)
     weights = len({(cell.model, cell.weights) for cell in run if cell.weights})
     files = f"; {counted(weights, 'weights file')}" if weights else ""
-    needs = f"needs {words or 'nothing'}{files}"
-    open_ = f"; the settings of {counted(len(unstated), 'cell')} are not stated" if unstated else ""
-    return needs + open_
+    rest = f"; the settings of {counted(len(unstated), 'cell')} are not stated" if unstated else ""
+    return f"needs {words or 'nothing'}{files}{rest}"

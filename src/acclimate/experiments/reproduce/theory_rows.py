@@ -21,12 +21,11 @@ _LOSSES = {"pseudo-labels": True, "entropy": False}
 
 @dataclass(frozen=True, kw_only=True)
 class TheoryRow:
-    """One panel of a figure: the share of the grid that collapses, and how far off the line."""
+    """One panel of a figure: the shares of the grid that collapse and flip."""
 
     row: str
     collapsed: float
     flipped: float
-    off: float | None
     note: str
 
 
@@ -57,6 +56,5 @@ def _row(words: str, settings: Settings, *, stop_gradient: bool) -> TheoryRow:
         row=f"two-point model, {words}, learning rate {settings.lr:g}",
         collapsed=100 * float(found.collapsed.mean()),
         flipped=100 * float(found.flipped.mean()),
-        off=middle,
         note=f"{grid}{distance}; acclimate theory draws all 250 × 250",
     )
