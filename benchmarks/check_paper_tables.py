@@ -16,7 +16,7 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
-from acclimate.experiments.paper import Cell, Table, tables
+from acclimate.paper.tables import Cell, Table, tables
 
 WITHOUT_NUMBERS = {"tbl:hparams_summary": "ticks", "tbl:app-model-checkpoints": "links"}
 SCHEMATIC = {"fig:main"}

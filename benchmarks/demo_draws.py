@@ -15,8 +15,7 @@ from tqdm import tqdm
 
 import acclimate
 from acclimate.data.corruptions import corrupt
-from acclimate.demo.digits import SHIFT, digits
-from acclimate.demo.model import load_digits_model
+from acclimate.demo import SHIFT, digits, load_digits_model
 
 RECIPES = ("none", "bn", "ent", "rpl")
 

@@ -24,12 +24,13 @@ import numpy as np
 import torch
 
 from acclimate import adapt
-from acclimate.demo.digits import digits
+from acclimate.bench import Job, Plan, Store
+from acclimate.bench import worker as running
+from acclimate.bench.engines import InlineEngine, WorkerSettings
+from acclimate.bench.sweep import run_jobs
+from acclimate.bench.worker import Worker
+from acclimate.demo import digits
 from acclimate.errors import AcclimateWarning
-from acclimate.experiments import Job, Plan, Store, running
-from acclimate.experiments.engines import InlineEngine, WorkerSettings
-from acclimate.experiments.running import Worker
-from acclimate.experiments.sweep import run_jobs
 
 REPEATS = 5
 EPOCHS = 10

@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from acclimate.experiments._cells import cell_of, mean_of_means
-from acclimate.experiments.job import group_of
-from acclimate.experiments.paper import tables
+from acclimate.bench.job import group_of
+from acclimate.bench.table import cell_of, mean_of_means
+from acclimate.paper.tables import tables
 from page_table import Row, TableError, command, drawn
 
 RESULTS = Path(__file__).parent / "results" / "cifar10c.json"

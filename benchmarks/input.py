@@ -33,10 +33,10 @@ from torch import Tensor, nn
 
 from acclimate.acceleration import choose
 from acclimate.data import ImageSource, batches, epoch_order, open_images
-from acclimate.data.resident import Resident
-from acclimate.learner import Learner
+from acclimate.data.loading import Resident
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.models.loading import outline
-from acclimate.recipes import get_recipe
 
 EPOCHS = 3
 WARM_UP = 3

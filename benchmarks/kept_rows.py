@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from acclimate.experiments import Job, Result
+from acclimate.bench import Job, Result
 from page_table import Row
 
 ERRORS = {

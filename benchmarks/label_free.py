@@ -27,7 +27,7 @@ import acclimate
 from acclimate.data import Preprocessing
 from acclimate.data.corruptions import corrupt
 from acclimate.models import LoadedModel, fill, load_weights
-from acclimate.models.wide_resnet import WideResNet
+from acclimate.models.networks.wide_resnet import WideResNet
 from label_free_report import report
 
 SHIFTS = {
@@ -65,8 +65,7 @@ def target(images: np.ndarray, labels: np.ndarray, kind: str) -> tuple[np.ndarra
 
 
 def digits_case() -> tuple[LoadedModel, np.ndarray, np.ndarray]:
-    from acclimate.demo.digits import digits
-    from acclimate.demo.model import load_digits_model
+    from acclimate.demo import digits, load_digits_model
 
     return (load_digits_model(), *digits("held-out"))
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from acclimate.history import History
-from acclimate.metrics.label_free import information_maximization
-from acclimate.verdict import judge
+from acclimate.guard.history import History
+from acclimate.guard.verdict import judge
+from acclimate.metrics.scores import information_maximization
 
 MAX_DRIFT = 0.15
 Row = dict[str, Any]

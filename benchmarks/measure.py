@@ -26,8 +26,8 @@ from typing import Any
 
 import yaml
 
+from acclimate.bench import Store
 from acclimate.cli import main as acclimate
-from acclimate.experiments import Store
 from kept_rows import RESTORED, identity, restored, row
 
 HERE = Path(__file__).parent

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 
 import acclimate
+from acclimate.bench.images import few_images
 from acclimate.data import ImageSource, open_dataset
-from acclimate.experiments._few_images import few_images
 from acclimate.models import LoadedModel, load
-from acclimate.words import Speed
+from acclimate.text import Speed
 
 MODELS = ("acclimate:wrn-26-2-bn-cifar10", "acclimate:wrn-40-2-augmix-cifar10")
 SHIFTS = ("cifar/gaussian_blur:5", "cifar/gaussian_noise:5")

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.acceleration import Acceleration
+from acclimate.adaptation.folder import fingerprint
 from acclimate.data import ImageSource
 from acclimate.models import LoadedModel
-from acclimate.run_folder import fingerprint
 from same_answer import opened
 from step_models import CASES
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import acclimate
 from acclimate.data.corruptions import Preset, corrupt
-from acclimate.demo.digits import digits
-from acclimate.demo.model import load_digits_model
+from acclimate.demo import digits, load_digits_model
 
 SHIFTS: list[tuple[str, Preset, int]] = [
     ("speckle_noise", "imagenet", 3),

@@ -37,9 +37,9 @@ from torch import Tensor, nn
 
 from acclimate.acceleration import choose
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
-from acclimate.recipes import get_recipe
-from acclimate.words import Speed
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.text import Speed
 from step_models import CASES, ON_CPU, ON_GPU, Case
 from step_timing import Make, Side, Step, clean, first_steps, leaving_out, reason, start
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from acclimate.experiments import Job, Plan, Result, Store, conditions, corruption_table, pivot
-from acclimate.experiments.query import needed
+from acclimate.bench import Job, Plan, Result, Store, conditions, corruption_table, pivot
+from acclimate.bench.table import needed
 
 RESULTS = 100_000
 REPEATS = 5

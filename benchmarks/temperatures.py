@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acclimate.copying import copy_model
 from acclimate.data import Shift, ShiftedSource, open_dataset
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.models import load
-from acclimate.recipes import get_recipe
+from acclimate.models.device import copy_model
 
 MODEL = "acclimate:wrn-26-2-bn-cifar10"
 SHIFTS = ("cifar/gaussian_blur:5", "cifar/gaussian_noise:5")  # one of dev, one of test

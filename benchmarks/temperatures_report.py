@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from acclimate.reporting.phase_figures import METHODS, real_network_figure
+from acclimate.report.phase_figures import METHODS, real_network_figure
 from acclimate.theory import bound_on_student
 
 ROOT = Path(__file__).parents[1]

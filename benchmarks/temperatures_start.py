@@ -30,9 +30,9 @@ from scipy.optimize import brentq
 from torch import Tensor, nn
 
 import temperatures as sweep
-from acclimate.copying import copy_model
-from acclimate.learner import Learner
-from acclimate.recipes import get_recipe
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.models.device import copy_model
 from acclimate.theory.many_points import simulate_points, slope
 
 Array = NDArray[np.float64]

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acclimate.theory.boundary import (
+    bound_on_student,
     claimed_columns,
     deviation,
     overshoots,
@@ -29,7 +30,6 @@ from acclimate.theory.boundary import (
 )
 from acclimate.theory.many_points import simulate_points
 from acclimate.theory.settings import BOUNDARY, FIGURES, Settings
-from acclimate.theory.stability import bound_on_student
 
 METHODS = {"pseudo-labels": True, "entropy": False}
 SHORT = {"low": 0.1, "count": 125}

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from acclimate.data import Preprocessing
-from acclimate.models.wide_resnet import WideResNet
+from acclimate.models.networks.wide_resnet import WideResNet
 
 PREPROCESSING = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
 

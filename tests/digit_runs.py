@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 import acclimate
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import load_digits_model
+from acclimate.demo import PREPROCESSING, digits, load_digits_model
 
 IMAGES, LABELS = (part[:150] for part in digits("held-out", shifted=True))
 INPUT = PREPROCESSING.normalize(torch.from_numpy(IMAGES)[:, None])

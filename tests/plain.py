@@ -16,9 +16,9 @@ from torch import Tensor, nn
 import acclimate
 from acclimate import parallel
 from acclimate.errors import AcclimateWarning
-from acclimate.guard import Guard, drift
-from acclimate.learner import Learner, StepResult
-from acclimate.recipes import get_recipe
+from acclimate.guard.guard import Guard, drift
+from acclimate.learner.learner import Learner, StepResult
+from acclimate.methods.registry import get_recipe
 from nets import bn_net, images, same_tensors
 from processes import succeed
 

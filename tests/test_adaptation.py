@@ -13,10 +13,9 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import acclimate
 from acclimate.data import ClassList, corrupt
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import build_network, load_digits_model
+from acclimate.demo import PREPROCESSING, build_network, digits, load_digits_model
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.models import LoadedModel
 from digit_runs import IMAGES, INPUT, LABELS, QUICK, adapt, same, weights
 

@@ -15,9 +15,9 @@ import torch
 import acclimate
 from acclimate.data import list_datasets
 from acclimate.data.corruptions import TEST, corruptions
-from acclimate.models.own import checkpoints
-from acclimate.parts import PARTS
-from acclimate.recipes import RECIPES, list_recipes
+from acclimate.methods.registry import RECIPES, list_recipes
+from acclimate.models.shipped import checkpoints
+from acclimate.parts.base import PARTS
 from nets import bn_net
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acclimate.cli.writing import write_file
+from acclimate.cli.output import write_file
 from acclimate.errors import AcclimateError
 from acclimate.files import json_writer, remove_partial, text_writer, write_files
 

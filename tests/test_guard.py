@@ -10,13 +10,12 @@ import torch
 
 import acclimate
 from acclimate.data.corruptions import corrupt
-from acclimate.demo.digits import digits
-from acclimate.demo.model import load_digits_model
+from acclimate.demo import digits, load_digits_model
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.guard import Guard, Watch, make_guard
-from acclimate.learner import Learner
-from acclimate.models._torchvision import import_torchvision
-from acclimate.recipes import get_recipe
+from acclimate.guard.guard import Guard, Watch, make_guard
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.models.torchvision_import import import_torchvision
 
 CLEAN, LABELS = (part[:400] for part in digits("held-out"))
 BLURRED = corrupt(CLEAN, "gaussian_blur", 4, preset="cifar", seed=0)

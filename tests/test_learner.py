@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
-from acclimate.objectives import CrossEntropy
-from acclimate.recipes import get_recipe
-from acclimate.step import Step
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.parts.base import Step
+from acclimate.parts.objectives import CrossEntropy
 from nets import bn_net, images, snapshot
 
 LR = 0.05

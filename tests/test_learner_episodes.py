@@ -11,12 +11,12 @@ from torch import Tensor
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
-from acclimate.objectives import Objective, entropy
-from acclimate.optimizers import SGD
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.parts.objectives import Objective, entropy
+from acclimate.parts.optimizers import SGD
 from acclimate.presets import scaling_note
 from acclimate.recipe import Recipe
-from acclimate.recipes import get_recipe
 from nets import bn_net, gn_net, images, same_tensors, snapshot
 
 LR = 0.05

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.acceleration import EXACT, Acceleration
-from acclimate.learner import Learner
-from acclimate.network import Network
-from acclimate.normalization import StatisticsControl
-from acclimate.recipes import get_recipe, list_recipes
+from acclimate.learner.learner import Learner
+from acclimate.learner.network import Network
+from acclimate.methods.registry import get_recipe, list_recipes
+from acclimate.parts.normalization import StatisticsControl
 from acclimate.stream import Stream
 from nets import Residual, bn_net, images
 

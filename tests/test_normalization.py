@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.learner import Learner
-from acclimate.models._torchvision import import_torchvision
-from acclimate.normalization import Mixture, Running, StatisticsControl, batch_norm_layers
-from acclimate.recipes import get_recipe
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.models.torchvision_import import import_torchvision
+from acclimate.parts.normalization import Mixture, Running, StatisticsControl, batch_norm_layers
 from nets import bn_net, gn_net, images, same_tensors, snapshot
 
 X = images(12)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
-from acclimate.objectives import (
+from acclimate.parts.objectives import (
     CrossEntropy,
     GeneralizedCrossEntropy,
     entropy,

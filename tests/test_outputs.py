@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from acclimate.outputs import find_classifier
+from acclimate.models.outputs import find_classifier
 
 
 def test_a_linear_layer_goes_before_a_pointwise_convolution() -> None:

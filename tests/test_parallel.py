@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate import parallel
-from acclimate.learner import Learner
-from acclimate.normalization import _statistics_of_all
-from acclimate.objectives import Objective
-from acclimate.parts import PARTS
-from acclimate.recipes import get_recipe
-from acclimate.statistics_pool import batch_statistics
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.parts.base import PARTS
+from acclimate.parts.normalization import _statistics_of_all, batch_statistics
+from acclimate.parts.objectives import Objective
 from nets import bn_net, gn_net, images
 from processes import Failed, in_processes, succeed
 

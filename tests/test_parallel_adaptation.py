@@ -14,8 +14,7 @@ from torch import nn
 import acclimate
 from acclimate import parallel
 from acclimate.data import open_images
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import load_digits_model
+from acclimate.demo import PREPROCESSING, digits, load_digits_model
 from acclimate.models import LoadedModel
 from processes import Failed, in_processes, succeed
 

@@ -12,15 +12,14 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.filters import Filter
-from acclimate.learner import Learner
-from acclimate.objectives import Objective, entropy
-from acclimate.optimizers import SGD
-from acclimate.parts import PARTS, Closure
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.parts.base import PARTS, Closure, Step
+from acclimate.parts.filters import Filter
+from acclimate.parts.objectives import Objective, entropy
+from acclimate.parts.optimizers import SGD
+from acclimate.parts.regularizers import Regularizer
 from acclimate.recipe import Recipe
-from acclimate.recipes import get_recipe
-from acclimate.regularizers import Regularizer
-from acclimate.step import Step
 from acclimate.stream import Stream
 from nets import bn_net, images, snapshot
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from acclimate.adaptation.passes import Passes
+from acclimate.adaptation.run import AdaptationRun
 from acclimate.data import Batch, open_images
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import load_digits_model
-from acclimate.guard import Guard
-from acclimate.learner import Learner
+from acclimate.demo import PREPROCESSING, digits, load_digits_model
+from acclimate.guard.guard import Guard
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.metrics import Tally
-from acclimate.passes import Passes
-from acclimate.recipes import get_recipe
-from acclimate.run import AdaptationRun
 
 IMAGES, LABELS = (part[:70] for part in digits("held-out", shifted=True))
 ROOM = IMAGES.size

@@ -13,12 +13,12 @@ from torch import Tensor
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.guard import Guard
-from acclimate.learner import Learner
-from acclimate.parts import PARTS
-from acclimate.predictors import Predictor, Student
+from acclimate.guard.guard import Guard
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.parts.base import PARTS
+from acclimate.parts.predictors import Predictor, Student
 from acclimate.recipe import Recipe
-from acclimate.recipes import get_recipe
 from acclimate.stream import Stream
 from nets import CLASSES, bn_net, gn_net, images, same_tensors, snapshot
 from processes import in_processes

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import acclimate
+from acclimate.methods.registry import get_recipe
 from acclimate.models import LoadedModel
-from acclimate.normalization import Source
+from acclimate.parts.normalization import Source
 from acclimate.presets import PRESETS, default_epochs, default_lr, find_preset, tuned_recipe
-from acclimate.recipes import get_recipe
 
 
 def tuned(recipe="rpl", options=None, *, model_name="mine", images=1000):

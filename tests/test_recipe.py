@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.objectives import CrossEntropy, GeneralizedCrossEntropy
-from acclimate.optimizers import SGD, Adam
-from acclimate.options import parse_assignments, parse_value
-from acclimate.parts import PARTS
+from acclimate.methods.registry import RECIPES, get_recipe, list_recipes, register_recipe
+from acclimate.parts.base import PARTS
+from acclimate.parts.objectives import CrossEntropy, GeneralizedCrossEntropy
+from acclimate.parts.optimizers import SGD, Adam
+from acclimate.parts.regularizers import Regularizer
+from acclimate.parts.teachers import Epoch, Instant, MovingAverage
 from acclimate.recipe import Recipe
-from acclimate.recipes import RECIPES, get_recipe, list_recipes, register_recipe
-from acclimate.registry import Registry
-from acclimate.regularizers import Regularizer
-from acclimate.teachers import Epoch, Instant, MovingAverage
+from acclimate.registry import Registry, parse_assignments, parse_value
 
 NAMES = ["none", "bn", "bn-prior", "ent", "hard", "soft", "rpl", "rpl-epoch", "dino"]
 
@@ -250,7 +249,7 @@ def test_an_installed_package_brings_a_recipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (
-        "from acclimate.recipes import get_recipe\n"
+        "from acclimate import get_recipe\n"
         "def make():\n"
         "    return get_recipe('rpl', {'name': 'plugged', 'epochs': 9})\n"
     )

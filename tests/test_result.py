@@ -24,11 +24,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 import acclimate
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import load_digits_model
+from acclimate.adaptation.folder import RunFolder
+from acclimate.demo import PREPROCESSING, digits, load_digits_model
 from acclimate.errors import AcclimateError
 from acclimate.result import AdaptationResult
-from acclimate.run_folder import RunFolder
 
 IMAGES = digits("held-out", shifted=True)[0][:100]
 FILES = ["history.json", "model.safetensors", "predictions.csv", "run.json", "summary.json"]

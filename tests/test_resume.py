@@ -13,8 +13,7 @@ from torch import nn
 
 import acclimate
 from acclimate import files
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import load_digits_model
+from acclimate.demo import PREPROCESSING, digits, load_digits_model
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import LoadedModel
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from acclimate.errors import AcclimateError
-from acclimate.guard import Guard
-from acclimate.verdict import label_free_score
+from acclimate.guard.guard import Guard
+from acclimate.guard.verdict import label_free_score
 from digit_runs import INPUT, LABELS, adapt, same, weights
 
 

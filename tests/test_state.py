@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from acclimate.learner import Learner
-from acclimate.recipes import get_recipe
-from acclimate.state import pack, transform, unpack
-from acclimate.teachers import TeacherWeights
+from acclimate.learner.learner import Learner
+from acclimate.learner.state import pack, transform, unpack
+from acclimate.methods.registry import get_recipe
+from acclimate.parts.teachers import TeacherWeights
 from nets import bn_net, images, same_tensors, tiny_vit
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.guard import Guard
-from acclimate.learner import Learner
-from acclimate.recipes import get_recipe
+from acclimate.guard.guard import Guard
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.stream import Stream
 from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateWarning
-from acclimate.guard import Guard
+from acclimate.guard.guard import Guard
 from acclimate.stream import PATIENCE, Stream
 from nets import bn_net, images, same_tensors, snapshot
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
-from acclimate.recipes import get_recipe
-from acclimate.step import Step
-from acclimate.teachers import MovingAverage
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.parts.base import Step
+from acclimate.parts.teachers import MovingAverage
 from nets import bn_net, images
 
 X = images(16)

@@ -13,14 +13,14 @@ from acclimate._lazy import imported_when_used
 from acclimate._version import __version__
 
 if TYPE_CHECKING:
-    from acclimate.adaptation import adapt as adapt
+    from acclimate.adaptation.adapt import adapt as adapt
     from acclimate.data.preprocessing import Preprocessing as Preprocessing
     from acclimate.errors import AcclimateError as AcclimateError
-    from acclimate.guard import Guard as Guard
+    from acclimate.guard.guard import Guard as Guard
+    from acclimate.methods.registry import get_recipe as get_recipe
+    from acclimate.methods.registry import list_recipes as list_recipes
+    from acclimate.methods.registry import register_recipe as register_recipe
     from acclimate.recipe import Recipe as Recipe
-    from acclimate.recipes import get_recipe as get_recipe
-    from acclimate.recipes import list_recipes as list_recipes
-    from acclimate.recipes import register_recipe as register_recipe
     from acclimate.result import AdaptationResult as AdaptationResult
     from acclimate.stream import Stream as Stream
 
@@ -31,10 +31,10 @@ _HOME = {
     "Preprocessing": "data.preprocessing",
     "Recipe": "recipe",
     "Stream": "stream",
-    "adapt": "adaptation",
-    "get_recipe": "recipes",
-    "list_recipes": "recipes",
-    "register_recipe": "recipes",
+    "adapt": "adaptation.adapt",
+    "get_recipe": "methods.registry",
+    "list_recipes": "methods.registry",
+    "register_recipe": "methods.registry",
 }
 
 __all__ = ["__version__", *_HOME]

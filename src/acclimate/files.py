@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from safetensors import SafetensorError
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["Writer", "json_writer", "remove_partial", "text_writer", "write_files"]
+__all__ = ["Writer", "held", "json_writer", "remove_partial", "text_writer", "write_files"]
 
 Writer = Callable[[Path], None]
 """Fills the file at a path."""
@@ -70,3 +71,33 @@ def text_writer(text: str) -> Writer:
 def json_writer(value: Any) -> Writer:
     """A JSON file."""
     return text_writer(json.dumps(value, indent=2) + "\n")
+
+
+@contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """Hold a folder, or a file that is made where missing; False where another holds it already.
+
+    The lock goes with the process, however it ends. Where there are no such locks (Windows) all are
+    told that they hold it.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with held(folder) as mine, held(folder) as also_mine:
+    ...     print(mine, also_mine)
+    True False
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield True
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = True
+        except BlockingIOError:
+            mine = False
+        yield mine
+    finally:
+        os.close(handle)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from acclimate.learner import DEFAULT_LR, Learner
+from acclimate.learner.learner import DEFAULT_LR, Learner
 from acclimate.models.paper import preset_name
-from acclimate.normalization import Source
-from acclimate.optimizers import SGD
+from acclimate.parts.normalization import Source
+from acclimate.parts.optimizers import SGD
 from acclimate.recipe import Recipe
 
 __all__ = [

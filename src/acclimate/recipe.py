@@ -9,16 +9,16 @@ from typing import Any
 from torch import nn
 
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.filters import Everything, Filter
-from acclimate.normalization import BatchStatistics, Normalization, batch_norm_layers
-from acclimate.objectives import CrossEntropy, Objective
-from acclimate.optimizers import SGD, Optimizer
-from acclimate.options import parse_value
-from acclimate.parts import PARTS, Part, known_parts, part_kind
-from acclimate.predictors import Predictor, Student
-from acclimate.regularizers import NoRegularizer, Regularizer
-from acclimate.selectors import NormAffine, Selector
-from acclimate.teachers import Instant, Teacher
+from acclimate.parts.base import PARTS, Part, known_parts, part_kind
+from acclimate.parts.filters import Everything, Filter
+from acclimate.parts.normalization import BatchStatistics, Normalization, batch_norm_layers
+from acclimate.parts.objectives import CrossEntropy, Objective
+from acclimate.parts.optimizers import SGD, Optimizer
+from acclimate.parts.predictors import Predictor, Student
+from acclimate.parts.regularizers import NoRegularizer, Regularizer
+from acclimate.parts.selectors import NormAffine, Selector
+from acclimate.parts.teachers import Instant, Teacher
+from acclimate.registry import parse_value
 
 __all__ = ["Recipe"]
 

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acclimate.adapters import NAME
 from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError
 from acclimate.files import json_writer, text_writer, write_files
-from acclimate.history import History
+from acclimate.guard.history import History
+from acclimate.guard.verdict import Verdict
+from acclimate.parts.adapters import NAME
 from acclimate.recipe import Recipe
-from acclimate.verdict import Verdict
 
 __all__ = ["AdaptationResult"]
 

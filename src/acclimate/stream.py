@@ -14,19 +14,19 @@ from torch import Tensor, nn
 
 from acclimate import parallel
 from acclimate.acceleration import check_speed, choose
-from acclimate.copying import copy_model
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.guard import Guard, Watch, drift, make_guard, warn_of_temperatures
-from acclimate.history import Event
-from acclimate.learner import Learner
+from acclimate.guard.guard import Guard, Watch, drift, make_guard, warn_of_temperatures
+from acclimate.guard.history import Event
+from acclimate.learner.learner import Learner
+from acclimate.learner.state import pack, transform, under, unpack
+from acclimate.methods.registry import get_recipe
 from acclimate.models import LoadedModel
+from acclimate.models.device import copy_model
 from acclimate.models.record import module_of
-from acclimate.normalization import BatchStatistics
+from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import find_preset, scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
-from acclimate.recipes import get_recipe
-from acclimate.state import pack, transform, under, unpack
-from acclimate.words import Speed
+from acclimate.text import Speed
 
 __all__ = ["Stream"]
 

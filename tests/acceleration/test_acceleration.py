@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.acceleration import EXACT, PLAIN, Acceleration, choose, choosing, differs
+from acclimate.adaptation.folder import CHECKPOINT
 from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.learner import Learner
-from acclimate.models.wide_resnet import WideResNet
-from acclimate.recipes import get_recipe
-from acclimate.run_folder import CHECKPOINT
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.models.networks.wide_resnet import WideResNet
 from acclimate.stream import Stream
 
 FAST = Acceleration(channels_last=True, half=True)
@@ -248,7 +248,7 @@ def forced(monkeypatch: pytest.MonkeyPatch, how: Acceleration) -> None:
     def chosen(*_: object, speed: str, steps: int | None = None) -> Acceleration:
         return EXACT if speed == "exact" else how
 
-    monkeypatch.setattr("acclimate.adaptation.choose", chosen)
+    monkeypatch.setattr("acclimate.adaptation.adapt.choose", chosen)
     monkeypatch.setattr("acclimate.stream.choose", chosen)
 
 

@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from acclimate.acceleration import Acceleration, Recorder, plain_norm, plain_pool
-from acclimate.acceleration.plain_norm import Activation
+from acclimate.acceleration import Acceleration, Recorder
+from acclimate.acceleration import plain_kernels as plain_norm
+from acclimate.acceleration import plain_kernels as plain_pool
+from acclimate.acceleration.plain_kernels import Activation
 from acclimate.errors import AcclimateWarning
-from acclimate.learner import Learner
-from acclimate.recipes import get_recipe
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from nets import Residual
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -34,7 +36,7 @@ def pictures(shape: tuple[int, ...], dtype: torch.dtype, *, middle: float = 0.0)
 def test_kernels_give_what_the_plain_form_gives(
     shape: tuple[int, ...], dtype: torch.dtype, adds: bool, two: bool, activation: Activation
 ) -> None:
-    from acclimate.acceleration import triton_norm
+    from acclimate.acceleration import triton_kernels as triton_norm
 
     torch.manual_seed(0)
     channels = shape[1]
@@ -71,7 +73,7 @@ def test_kernels_give_what_the_plain_form_gives(
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("two", [True, False])
 def test_the_pool_gives_what_the_plain_form_gives(shape: tuple[int, ...], two: bool) -> None:
-    from acclimate.acceleration import triton_pool
+    from acclimate.acceleration import triton_kernels as triton_pool
 
     torch.manual_seed(0)
     x = pictures(shape, torch.float32)

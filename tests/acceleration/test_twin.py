@@ -11,14 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.acceleration import EXACT, Acceleration, make_twin
-from acclimate.acceleration.frozen_conv import FrozenConv
-from acclimate.acceleration.fused_norm import FusedNorm, Pool, Statistics, fused_norm
-from acclimate.acceleration.mean_pool import mean_pool
-from acclimate.acceleration.stem_conv import StemConv
+from acclimate.acceleration.convolution import FrozenConv, StemConv
+from acclimate.acceleration.norm import FusedNorm, Pool, Statistics, fused_norm, mean_pool
 from acclimate.errors import AcclimateWarning
-from acclimate.learner import Learner
-from acclimate.models._torchvision import import_torchvision
-from acclimate.recipes import get_recipe
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.models.torchvision_import import import_torchvision
 from nets import Residual
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acclimate.experiments import Job, Result, Store
+from acclimate.bench import Job, Result, Store
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # as when it is run
 import kept_rows

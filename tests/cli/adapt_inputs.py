@@ -11,7 +11,7 @@ from PIL import Image
 
 from acclimate.cli import main
 from acclimate.data.corruptions import corrupt
-from acclimate.demo.digits import digits
+from acclimate.demo import digits
 
 CLEAN, LABELS = digits("held-out")
 BLURRED = corrupt(CLEAN, "gaussian_blur", 4, preset="cifar", seed=0)
@@ -21,8 +21,8 @@ NETS = """
 import time, torch
 from torch import nn
 from acclimate.data import ClassList
-from acclimate.demo.digits import PREPROCESSING
-from acclimate.demo.model import build_network, load_digits_model
+from acclimate.demo import PREPROCESSING
+from acclimate.demo import build_network, load_digits_model
 from acclimate.models import LoadedModel
 
 def named():

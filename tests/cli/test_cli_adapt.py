@@ -16,7 +16,7 @@ from adapt_inputs import BLURRED, CLEAN, LABELS, WORDS, call, go_to, write_folde
 from PIL import Image
 from safetensors.torch import save_file
 
-from acclimate.demo.model import load_digits_model
+from acclimate.demo import load_digits_model
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +242,7 @@ def test_odd_image_files_are_converted_and_broken_ones_counted(tmp_path, capfd):
 
 def test_a_long_table_of_epochs_is_shortened():
     from acclimate.cli.adapt import EPOCHS_SHOWN, _shortened
-    from acclimate.history import EpochRecord
+    from acclimate.guard.history import EpochRecord
     from acclimate.metrics import Tally
 
     scores = Tally().scores()

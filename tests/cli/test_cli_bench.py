@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from torch_free import run_without_torch
 
+from acclimate.bench import Store
 from acclimate.cli import main
-from acclimate.demo.digits import digits
-from acclimate.experiments import Store
+from acclimate.demo import digits
 
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 

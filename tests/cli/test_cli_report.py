@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from acclimate.bench import Result, Store
 from acclimate.cli import main
-from acclimate.demo.digits import digits
-from acclimate.experiments import Result, Store
-from acclimate.reporting import png
+from acclimate.demo import digits
+from acclimate.report import png
 from reporting_report.report_store import full_store, result
 
 

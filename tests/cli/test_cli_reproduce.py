@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from torch_free import run_without_torch
 
+from acclimate.bench import Store
 from acclimate.cli import main
-from acclimate.experiments import Store
-from acclimate.experiments.paper import tables
+from acclimate.paper.tables import tables
 
 SMALL = ["--incomplete", "--images-per-shift", "8", "--severities", "5", "--shifts", "fog"]
 MARK = "8 images a shift, severity 5 only, fog only, data sets with gaps allowed"

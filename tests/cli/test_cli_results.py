@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from torch_free import run_without_torch
 
+from acclimate.bench import Job, Result, Store
 from acclimate.cli import main
 from acclimate.data.corruptions import TEST
-from acclimate.experiments import Job, Result, Store
 
 
 @pytest.fixture(autouse=True)

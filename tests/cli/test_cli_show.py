@@ -14,11 +14,11 @@ import torch
 from torch_free import run_without_torch
 
 from acclimate.cli import main
-from acclimate.models._torchvision import import_torchvision
-from acclimate.models.depth26 import ResNet26
-from acclimate.models.own import checkpoints
+from acclimate.methods.registry import get_recipe
+from acclimate.models.networks.depth26 import ResNet26
+from acclimate.models.shipped import checkpoints
+from acclimate.models.torchvision_import import import_torchvision
 from acclimate.recipe import Recipe
-from acclimate.recipes import get_recipe
 
 CHECKPOINTS = Path(__file__).parents[2] / "src/acclimate/models/checkpoints"
 

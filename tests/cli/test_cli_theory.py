@@ -10,7 +10,7 @@ import pytest
 from torch_free import run_without_torch
 
 from acclimate.cli import main
-from acclimate.reporting.png import why_no_png
+from acclimate.report.png import why_no_png
 from acclimate.theory.settings import FIGURES, MAIN_FIGURE
 
 NAMES = ["phase", "2p-momentum", "2p-standard", "2p-weight", "trajectories", "field"]
@@ -19,7 +19,7 @@ NO_PNG = why_no_png()
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    room = "acclimate.reporting.theory_figures"
+    room = "acclimate.report.theory_figures"
     monkeypatch.setattr(f"{room}.QUICK", 12)
     monkeypatch.setattr(f"{room}.MAIN_FIGURE", replace(MAIN_FIGURE, steps=100))
     fewer = {k: tuple(replace(s, steps=100) for s in series) for k, series in FIGURES.items()}
@@ -60,7 +60,7 @@ def test_the_page_alone_needs_no_torch_and_no_simulation(tmp_path):
 
 
 def test_without_resvg_it_says_so_and_writes_svg(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr("acclimate.reporting.png.find_spec", lambda name: None)
+    monkeypatch.setattr("acclimate.report.png.find_spec", lambda name: None)
     words = ["theory", "--out", str(tmp_path), "--figures", "trajectories", "--quiet"]
     assert main(words) == 0
     assert "SVG only. PNG needs resvg: pip install 'acclimate[plots]'" in capfd.readouterr().out

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from acclimate.bench import Store
 from acclimate.cli import main
-from acclimate.demo.digits import digits
-from acclimate.experiments import Store
+from acclimate.demo import digits
 
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from acclimate.data import Preprocessing, open_dataset, open_images, write_corrupted
 from acclimate.data.corrupted import choose_shifts
-from acclimate.data.corrupted.lock import alone_in
+from acclimate.data.corrupted.writing import alone_in
 from acclimate.data.corruptions import DEV, TEST, constants, corrupt
 from acclimate.errors import AcclimateError
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from acclimate.data import ClassList, ImageSource, Preprocessing, Skipped, open_images
-from acclimate.data.folder import find_images
+from acclimate.data.files import find_images
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 SMALL = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.5,) * 3)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acclimate.data import ImageSource, Preprocessing, batches, epoch_order
-from acclimate.data.resident import Resident
+from acclimate.data.loading import Resident
 from acclimate.errors import AcclimateError
 
 N = 20

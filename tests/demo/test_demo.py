@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import load_digits_model
-from acclimate.demo.run import MEANING, run_demo
+from acclimate.demo import MEANING, PREPROCESSING, digits, load_digits_model, run_demo
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from acclimate.data import open_images
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import load_digits_model
+from acclimate.demo import PREPROCESSING, digits, load_digits_model
 from acclimate.errors import AcclimateError
 from acclimate.evaluation import Part, Report, evaluate_parts, image_parts
 from acclimate.metrics import ALEXNET_CORRUPTIONS, CORRUPTIONS, DOMAINS, Scoring, mde

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acclimate.experiments import Job, Result
+from acclimate.bench import Job, Result
 
 MODEL = "acclimate:wrn-40-2"
 

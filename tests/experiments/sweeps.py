@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from acclimate.demo.digits import digits
-from acclimate.experiments import Job
-from acclimate.experiments.engines import Engine
+from acclimate.bench import Job
+from acclimate.bench.engines import Engine
+from acclimate.demo import digits
 
 MODEL, DATASET = "acclimate:digits", "mnist"
 # As on a GPU: nothing more can be run there by the process that saw such an error.

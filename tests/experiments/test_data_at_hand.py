@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sweeps import write_digits
 
+from acclimate.bench import available as data_at_hand
+from acclimate.bench.available import DataAtHand, lying_in
 from acclimate.data.corruptions import DEV, TEST
-from acclimate.experiments import data_at_hand
-from acclimate.experiments.data_at_hand import DataAtHand, lying_in
 
 
 def test_arrays_are_looked_into(tmp_path):

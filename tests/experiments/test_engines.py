@@ -9,11 +9,11 @@ import signal
 import pytest
 from sweeps import a_job, check_unlucky_nets, write_digits, write_unlucky_nets
 
+from acclimate.bench import Store
+from acclimate.bench.engines import InlineEngine, ProcessEngine, WorkerSettings
+from acclimate.bench.engines.base import Handout
+from acclimate.bench.sweep import run_jobs
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Store
-from acclimate.experiments.engines import InlineEngine, ProcessEngine, WorkerSettings
-from acclimate.experiments.engines._hands import Handout
-from acclimate.experiments.sweep import run_jobs
 
 
 @pytest.fixture

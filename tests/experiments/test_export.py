@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from acclimate.bench import Result, Store
+from acclimate.bench.store import export, export_all, read_json
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Result, Store, export
-from acclimate.experiments.export import export_all, read_json
 from experiments.stored import job, result
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from acclimate.bench.images import few_images
 from acclimate.data import open_images
-from acclimate.experiments._few_images import few_images
 
 
 def pictures(labels: list[int] | None):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from acclimate.bench import Job, Weights
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Job, Weights
 from experiments.stored import job
 
 

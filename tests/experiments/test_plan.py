@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from acclimate.bench import Plan
 from acclimate.data.corruptions import DEV, TEST
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Plan
 
 MODEL = "acclimate:wrn-40-2-augmix-cifar10"
 

@@ -6,10 +6,10 @@ from statistics import fmean, stdev
 
 import pytest
 
+from acclimate.bench import Result, Store, conditions, corruption_table, pivot
+from acclimate.bench.table import needed
 from acclimate.data.corruptions import DEV, TEST
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Result, Store, conditions, corruption_table, pivot
-from acclimate.experiments.query import needed
 from acclimate.metrics import mce
 from experiments.stored import MODEL, job, result
 

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 import pytest
 from sweeps import a_job, check_unlucky_nets, write_digits, write_unlucky_nets
 
+from acclimate.bench import Store
+from acclimate.bench.engines import InlineEngine, WorkerSettings
+from acclimate.bench.engines.ray_engine import RayEngine
+from acclimate.bench.sweep import run_jobs
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Store
-from acclimate.experiments.engines import InlineEngine, WorkerSettings
-from acclimate.experiments.engines.ray_engine import RayEngine
-from acclimate.experiments.sweep import run_jobs
 
 pytestmark = pytest.mark.skipif(
     find_spec("ray") is None, reason="needs pip install 'acclimate[ray]'"
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 DEADLY = """
 import os
-from acclimate.experiments.engines import WorkerSettings
+from acclimate.bench.engines import WorkerSettings
 class Dies(WorkerSettings):
     def worker(self): os._exit(9)
 class Raises(WorkerSettings):

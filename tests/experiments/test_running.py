@@ -8,12 +8,15 @@ import torch
 from sweeps import a_job, write_digits
 
 from acclimate.acceleration import EXACT, Acceleration
-from acclimate.adaptation import adapt
+from acclimate.adaptation.adapt import adapt
+from acclimate.bench import Result, Weights
+from acclimate.bench import images as _image_cache
+from acclimate.bench import worker as _model_cache
+from acclimate.bench import worker as running
+from acclimate.bench.worker import Worker
 from acclimate.data.benchmarks import open_dataset
 from acclimate.data.shift import Shift
 from acclimate.evaluation import evaluate
-from acclimate.experiments import Result, Weights, _image_cache, _model_cache, running
-from acclimate.experiments.running import Worker
 from acclimate.models import load
 
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")

@@ -13,18 +13,18 @@ import torch
 from sweeps import a_job, write_digits
 
 from acclimate.acceleration import EXACT
+from acclimate.bench import Job, Plan, Result, Store
+from acclimate.bench.images import ImageCache
+from acclimate.bench.job import Setting
+from acclimate.bench.streaming import stream_order
+from acclimate.bench.worker import Worker
 from acclimate.cli import main
-from acclimate.copying import copy_model
 from acclimate.data import Shift, ShiftedSource, open_dataset, open_images
+from acclimate.data.base import JoinedSource
 from acclimate.data.corruptions import DEV, TEST
-from acclimate.data.joined import JoinedSource
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Job, Plan, Result, Store
-from acclimate.experiments._image_cache import ImageCache
-from acclimate.experiments._stream_order import stream_order
-from acclimate.experiments.running import Worker
-from acclimate.experiments.settings import Setting
 from acclimate.models import load
+from acclimate.models.device import copy_model
 from acclimate.stream import Stream
 
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
@@ -148,7 +148,7 @@ def test_the_seed_is_that_of_the_order_and_of_every_draw(worker, monkeypatch) ->
             super().__init__(*words, **options)
             seeds.append(self.learner.generator.initial_seed())
 
-    monkeypatch.setattr("acclimate.experiments._streaming.Stream", Watched)
+    monkeypatch.setattr("acclimate.bench.streaming.Stream", Watched)
     run(worker, "online", shift="cifar/fog:2", seed=7, images=16)
     assert seeds == [7]
 
@@ -286,7 +286,7 @@ def test_an_old_store_that_nobody_may_write_to_says_so(tmp_path, monkeypatch) ->
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.commit()
     monkeypatch.setattr(
-        "acclimate.experiments._connection.UPGRADES", {1: ("ALTER TABLE nowhere ADD COLUMN x",)}
+        "acclimate.bench.store.UPGRADES", {1: ("ALTER TABLE nowhere ADD COLUMN x",)}
     )
     with pytest.raises(
         AcclimateError, match=r"older acclimate.*copy it to where it can be written"

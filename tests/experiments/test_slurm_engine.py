@@ -9,11 +9,11 @@ from importlib.util import find_spec
 import pytest
 from sweeps import a_job, write_digits
 
+from acclimate.bench import Result, Store
+from acclimate.bench.engines import InlineEngine, WorkerSettings
+from acclimate.bench.engines.slurm import SlurmEngine, run_share
+from acclimate.bench.sweep import run_jobs
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Result, Store
-from acclimate.experiments.engines import InlineEngine, WorkerSettings
-from acclimate.experiments.engines.slurm import SlurmEngine, run_share
-from acclimate.experiments.sweep import run_jobs
 
 pytestmark = pytest.mark.skipif(
     find_spec("submitit") is None, reason="needs pip install 'acclimate[slurm]'"

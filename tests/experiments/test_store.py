@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from acclimate.bench import Added, Result, Store, conditions
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Added, Result, Store, conditions
 from experiments.stored import job, result
 
 TESTS = Path(__file__).parents[1]
@@ -158,7 +158,7 @@ def test_two_sweeps_with_the_same_jobs_keep_each_once(tmp_path):
 
 ENDLESS = """
 import itertools, sys
-from acclimate.experiments import Store
+from acclimate.bench import Store
 from experiments.stored import result
 store = Store(sys.argv[1])
 for n in itertools.count():
@@ -253,7 +253,7 @@ def test_a_store_that_cannot_be_written_to_can_be_read(store):
 
 
 def test_a_pivot_of_many_results_is_quick(store):
-    from acclimate.experiments.query import needed, pivot
+    from acclimate.bench.table import needed, pivot
 
     store.add_all(result(seed=s, shift=f"cifar/fog:{v}") for s in range(1000) for v in range(1, 6))
     started = time.perf_counter()

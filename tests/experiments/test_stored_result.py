@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
+from acclimate.bench import Result
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Result
 from experiments.stored import job, result
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from acclimate.bench.job import Setting
+from acclimate.bench.streaming import correlated_order, stream_order
 from acclimate.errors import AcclimateError
-from acclimate.experiments._stream_order import correlated_order, stream_order
-from acclimate.experiments.settings import Setting
 
 
 def test_images_come_shift_by_shift_or_mixed_and_each_once() -> None:

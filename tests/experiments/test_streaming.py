@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from acclimate.bench.streaming import Met, _Counts
 from acclimate.data import Batch, open_images
-from acclimate.data.joined import JoinedSource
-from acclimate.experiments._streaming import Met, _Counts
+from acclimate.data.base import JoinedSource
 from acclimate.metrics import Scoring, Tally
 
 SIZES = (1000, 1, 1700)

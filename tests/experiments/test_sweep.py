@@ -9,12 +9,11 @@ import warnings
 import pytest
 from sweeps import DATASET, MODEL, write_digits
 
+from acclimate.bench import Plan, Store
+from acclimate.bench.engines import InlineEngine, WorkerSettings
+from acclimate.bench.sweep import announced, run_plan
+from acclimate.bench.worker import Worker
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Plan, Store
-from acclimate.experiments._announcing import announced
-from acclimate.experiments.engines import InlineEngine, WorkerSettings
-from acclimate.experiments.running import Worker
-from acclimate.experiments.sweep import run_plan
 
 
 @pytest.fixture
@@ -95,7 +94,7 @@ def test_a_store_that_cannot_be_written_to_is_told_before_anything_runs(roots, s
     def refused(path):
         raise AcclimateError(f"cannot write to {path}")
 
-    monkeypatch.setattr("acclimate.experiments.store.transaction", refused)
+    monkeypatch.setattr("acclimate.bench.store.transaction", refused)
     monkeypatch.setattr(Worker, "run", lambda worker, job: pytest.fail("a job was run"))
     with pytest.raises(AcclimateError, match="cannot write to"):
         run_plan(plan(), store, engine(roots), progress=False)
@@ -118,7 +117,7 @@ def test_smaller_batches_are_counted(roots, store, monkeypatch):
 HOLD = """
 import sys, time
 from pathlib import Path
-from acclimate.experiments._announcing import announced
+from acclimate.bench.sweep import announced
 with announced(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

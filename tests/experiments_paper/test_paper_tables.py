@@ -10,8 +10,7 @@ import pytest
 
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
-from acclimate.experiments.paper import Cell, Table, find_table, tables
-from acclimate.experiments.paper import loading as module
+from acclimate.methods.registry import get_recipe, list_recipes
 from acclimate.metrics import (
     ALEXNET_CORRUPTIONS,
     ALEXNET_DOMAINS,
@@ -23,9 +22,10 @@ from acclimate.metrics import (
 )
 from acclimate.models import list_models
 from acclimate.models.paper import paper_names
+from acclimate.paper import tables as module
+from acclimate.paper.tables import Cell, Table, find_table, tables
 from acclimate.presets import PRESETS, find_preset
 from acclimate.pretraining import METHODS
-from acclimate.recipes import get_recipe, list_recipes
 from acclimate.theory.settings import FIGURES
 
 # 44 tables are printed: tbl:hparams_summary has only ticks, tbl:app-model-checkpoints only links.

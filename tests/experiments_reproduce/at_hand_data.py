@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from acclimate.experiments import Job, Result
-from acclimate.experiments.paper import Cell
-from acclimate.experiments.reproduce import find_tables
+from acclimate.bench import Job, Result
+from acclimate.paper import find_tables
+from acclimate.paper.tables import Cell
 
 SEVERITY_STEP = 2.0
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from acclimate.data.corruptions import DEV, TEST
-from acclimate.experiments.reproduce import AtHand
+from acclimate.paper import AtHand
 
 
 @pytest.fixture

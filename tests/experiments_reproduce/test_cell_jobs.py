@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from at_hand_data import cell_of
 
+from acclimate.bench.choices import Choices
 from acclimate.data.corruptions import DEV, TEST
-from acclimate.experiments.choices import Choices
-from acclimate.experiments.paper import find_table, tables
-from acclimate.experiments.reproduce import AtHand, Scope, jobs_of, plan_cell, plan_tables
-from acclimate.recipes import get_recipe
+from acclimate.methods.registry import get_recipe
+from acclimate.paper import AtHand, Scope, jobs_of, plan_cell, plan_tables
+from acclimate.paper.tables import find_table, tables
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
 

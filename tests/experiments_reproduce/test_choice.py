@@ -7,9 +7,9 @@ import json
 import pytest
 
 from acclimate.errors import AcclimateError
-from acclimate.experiments.paper import find_table
-from acclimate.experiments.reproduce import read_choices
-from acclimate.experiments.reproduce.choice import chosen_for
+from acclimate.paper import read_choices
+from acclimate.paper.jobs import chosen_for
+from acclimate.paper.tables import find_table
 
 
 def written(tmp_path, content):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from at_hand_data import cell_of, tiny_npz
 
+from acclimate.bench.choices import Choices
 from acclimate.errors import AcclimateError
-from acclimate.experiments.choices import Choices
-from acclimate.experiments.paper import find_table, tables
-from acclimate.experiments.reproduce import AtHand, plan_cell, plan_tables
+from acclimate.paper import AtHand, plan_cell, plan_tables
+from acclimate.paper.tables import find_table, tables
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
 

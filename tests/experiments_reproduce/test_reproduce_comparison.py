@@ -7,9 +7,9 @@ import json
 import pytest
 from at_hand_data import by_key, made_up
 
-from acclimate.experiments.paper import find_table, tables
-from acclimate.experiments.reproduce import AtHand, Scope, compare, jobs_of, plan_tables
-from acclimate.experiments.reproduce.rendering import FORMATS, text
+from acclimate.paper import AtHand, Scope, compare, jobs_of, plan_tables
+from acclimate.paper.rendering import FORMATS, text
+from acclimate.paper.tables import find_table, tables
 
 
 def compared(label, *, hand=None, scope=None, run=False, **more):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from at_hand_data import made_up
 
-from acclimate.experiments import Job
-from acclimate.experiments.reproduce import estimate
-from acclimate.experiments.reproduce.estimate import work_of
+from acclimate.bench import Job
+from acclimate.paper import estimate
+from acclimate.paper.estimate import work_of
 
 
 def job(recipe="none", *, images=100, **changes):

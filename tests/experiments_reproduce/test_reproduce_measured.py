@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from at_hand_data import by_key, cell_of, made_up
 
-from acclimate.experiments import Result, Store
-from acclimate.experiments.choices import Choices
-from acclimate.experiments.reproduce import AtHand, Scope, measured, plan_cell
+from acclimate.bench import Result, Store
+from acclimate.bench.choices import Choices
 from acclimate.metrics import ALEXNET_CORRUPTIONS, ALEXNET_DOMAINS, CORRUPTIONS, DOMAINS
+from acclimate.paper import AtHand, Scope, measured, plan_cell
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
 
@@ -147,8 +147,8 @@ def test_the_online_error(hand):
 
 
 def test_epochs_are_read_off_a_longer_run(hand):
-    from acclimate.experiments.paper import find_table
-    from acclimate.experiments.reproduce import plan_tables
+    from acclimate.paper import plan_tables
+    from acclimate.paper.tables import find_table
 
     (table,) = plan_tables([find_table("tab:epochs")], hand=hand)
     plans = {(each.cell.row, each.cell.column): each for each in table.cells}

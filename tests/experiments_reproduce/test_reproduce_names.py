@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acclimate.errors import AcclimateError
-from acclimate.experiments.paper import tables
-from acclimate.experiments.reproduce import find_tables
+from acclimate.paper import find_tables
+from acclimate.paper.tables import tables
 
 
 def labels(name: str) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acclimate.experiments import Job, Result
-from acclimate.experiments._selection_settings import Setting, settings_of
+from acclimate.bench import Job, Result
+from acclimate.bench.selection import Setting, settings_of
 
 Errors = Mapping[tuple[Any, str], Sequence[float | None]]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from searches import search_job
 
+from acclimate.bench import Job
+from acclimate.bench.choices import chosen_jobs, read_choices
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Job
-from acclimate.experiments.choices import chosen_jobs, read_choices
 
 
 def written(tmp_path, content):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from searches import searched_settings
 
-from acclimate.experiments._selection_label_free import choose_label_free
+from acclimate.bench.selection import choose_label_free
 
 SPATTER, BLUR = "cifar/spatter:1", "cifar/gaussian_blur:1"
 # The score and the labels disagree on the blur.

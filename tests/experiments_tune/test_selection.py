@@ -5,11 +5,18 @@ from __future__ import annotations
 import pytest
 from searches import search_job, search_result, searched, searched_settings
 
+from acclimate.bench import Result
+from acclimate.bench.selection import (
+    check_leave_one_out,
+    check_selection,
+    choose,
+    choose_from,
+    jobs_by_recipe,
+    leave_one_out,
+    refused,
+    settings_of,
+)
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Result
-from acclimate.experiments._selection_data import check_leave_one_out, check_selection, refused
-from acclimate.experiments._selection_settings import settings_of
-from acclimate.experiments.selection import choose, choose_from, jobs_by_recipe, leave_one_out
 
 SPATTER, BLUR = "cifar/spatter:{}", "cifar/gaussian_blur:{}"
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from searches import search_job, search_result, searched, searched_settings
 
-from acclimate.experiments._selection_settings import settings_of
-from acclimate.experiments.selection import choose_from
-from acclimate.experiments.sensitivity import sensitivity
+from acclimate.bench.selection import choose_from, sensitivity, settings_of
 
 SPATTER, BLUR = "cifar/spatter:1", "cifar/gaussian_blur:1"
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.errors import AcclimateWarning
-from acclimate.learner import Learner
-from acclimate.recipes import get_recipe
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from nets import bn_net, images, same_tensors
 
 

@@ -19,9 +19,9 @@ from everyday import (
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.methods.adacontrast import AdaContrast, contrastive, votes
-from acclimate.recipes import get_recipe
+from acclimate.methods.registry import get_recipe
 from nets import bn_net, gn_net, images, tiny_vit
 
 LR = 0.02

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.methods.conjugate import Conjugate, poly_conjugate
-from acclimate.recipes import get_recipe
+from acclimate.methods.registry import get_recipe
 from nets import bn_net, gn_net, images, tiny_vit
 from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model
 

@@ -20,10 +20,10 @@ from everyday import (
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.methods.cotta import AugmentationAveraged, StochasticRestore
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.views import generator_on, jittered
-from acclimate.recipes import get_recipe
 from nets import bn_net, gn_net, images, same_tensors, tiny_vit
 
 LR = 0.2

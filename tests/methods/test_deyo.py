@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.methods.deyo import ShapeBound, shuffled_patches
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.sar import EarlyAffine
-from acclimate.recipes import get_recipe
 from nets import CLASSES, bn_net, gn_net, images, tiny_vit
 from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model, sure_net
 

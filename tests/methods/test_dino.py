@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
-from acclimate.methods.crops import random_crops
+from acclimate.learner.learner import Learner
 from acclimate.methods.dino import Dino, DinoHead
+from acclimate.methods.registry import get_recipe
+from acclimate.methods.views import random_crops
 from acclimate.models import load
-from acclimate.models._torchvision import import_torchvision
-from acclimate.recipes import get_recipe
-from acclimate.step import Step
+from acclimate.models.torchvision_import import import_torchvision
+from acclimate.parts.base import Step
 
 SMALL = {
     "objective.hidden": 8,

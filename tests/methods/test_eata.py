@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import acclimate
-from acclimate.demo.digits import digits
+from acclimate.demo import digits
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.methods.eata import FisherAnchor
+from acclimate.methods.registry import get_recipe
 from acclimate.models import load
-from acclimate.recipes import get_recipe
 from nets import bn_net, gn_net, images, tiny_vit
 from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model
 from processes import in_processes

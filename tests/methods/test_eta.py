@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
-from acclimate.filters import EntropyMargin, ReliableDiverse
-from acclimate.learner import Learner
-from acclimate.recipes import get_recipe
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.parts.filters import EntropyMargin, ReliableDiverse
 from nets import CLASSES, bn_net, gn_net, images, tiny_vit
 from plain import (
     BATCHES,

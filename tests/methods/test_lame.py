@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.methods.lame import Lame, agreed, nearest
-from acclimate.recipes import get_recipe
+from acclimate.methods.registry import get_recipe
 from acclimate.stream import Stream
 from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
-from acclimate.methods.crops import random_crops
+from acclimate.learner.learner import Learner
 from acclimate.methods.memo import MarginalEntropy, SingleImage, mixed
-from acclimate.recipes import get_recipe
+from acclimate.methods.registry import get_recipe
+from acclimate.methods.views import random_crops
 from acclimate.stream import Stream
 from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 

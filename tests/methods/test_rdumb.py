@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.methods.rdumb import PeriodicReset
-from acclimate.recipes import get_recipe
+from acclimate.methods.registry import get_recipe
 from nets import bn_net, images
 from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model, sure_net
 

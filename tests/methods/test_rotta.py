@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.methods.memory import Kept, MemoryState
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.rotta import CategoryBalancedMemory
 from acclimate.methods.views import jittered
-from acclimate.recipes import get_recipe
 from nets import bn_net, gn_net, images, same_tensors, tiny_vit
 
 LR = 0.02

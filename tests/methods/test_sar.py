@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.sar import EarlyAffine, Recovery, SharpnessAware, norm_stages
-from acclimate.models._torchvision import import_torchvision
-from acclimate.recipes import get_recipe
-from acclimate.selectors import NormAffine
+from acclimate.models.torchvision_import import import_torchvision
+from acclimate.parts.selectors import NormAffine
 from nets import CLASSES, bn_net, gn_net, images, tiny_vit
 from plain import (
     BATCHES,

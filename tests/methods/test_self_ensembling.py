@@ -19,10 +19,10 @@ from everyday import (
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.self_ensembling import Ensembling
 from acclimate.methods.views import moved
-from acclimate.recipes import get_recipe
 from nets import bn_net, gn_net, images, same_tensors, tiny_vit
 
 LR = 0.01

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.guard import Guard
-from acclimate.learner import Learner
+from acclimate.guard.guard import Guard
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.shot import InformationMaximization, negative_diversity
-from acclimate.optimizers import SGD
-from acclimate.recipes import get_recipe
-from acclimate.selectors import Backbone
+from acclimate.parts.optimizers import SGD
+from acclimate.parts.selectors import Backbone
 from acclimate.stream import Stream
 from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 from processes import succeed

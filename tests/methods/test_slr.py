@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.guard import Guard
-from acclimate.learner import Learner
+from acclimate.guard.guard import Guard
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.slr import (
     Diversity,
     InputModule,
@@ -23,7 +24,6 @@ from acclimate.methods.slr import (
     LikelihoodRatio,
     log_odds,
 )
-from acclimate.recipes import get_recipe
 from acclimate.result import AdaptationResult
 from nets import CLASSES, bn_net, gn_net, images, snapshot, tiny_vit
 from plain import BATCHES, check_duties, has_moved, our_run, plain_model

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.guard import Guard
-from acclimate.learner import Learner
+from acclimate.guard.guard import Guard
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.t3a import TemplateAdjustment
-from acclimate.recipes import get_recipe
 from acclimate.stream import Stream
 from nets import CLASSES, bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 

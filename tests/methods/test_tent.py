@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
-from acclimate.objectives import CrossEntropy
-from acclimate.recipes import get_recipe
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.parts.objectives import CrossEntropy
 from nets import bn_net, gn_net, images, tiny_vit
 from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model
 

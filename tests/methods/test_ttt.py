@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.errors import AcclimateError
-from acclimate.guard import Guard
-from acclimate.learner import Learner
-from acclimate.methods.crops import random_crops
+from acclimate.guard.guard import Guard
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.ttt import Rotation, turned
-from acclimate.recipes import get_recipe
+from acclimate.methods.views import random_crops
 from acclimate.stream import Stream
 from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 

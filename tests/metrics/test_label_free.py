@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from acclimate.metrics.label_free import (
-    effective_classes,
-    information_maximization,
-    nuclear_norm_score,
-)
+from acclimate.metrics.scores import effective_classes, information_maximization, nuclear_norm_score
 
 
 @pytest.mark.parametrize(("images", "classes"), [(50, 7), (5, 9), (1, 3)])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from acclimate.metrics import Scores, Tally
-from acclimate.metrics import tally as module
+from acclimate.metrics import scores as module
 
 torch.manual_seed(0)
 LOGITS = 3 * torch.randn(101, 7)

@@ -13,8 +13,8 @@ import acclimate.metrics
 from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
 from acclimate.errors import AcclimateError
 from acclimate.models import list_models, load, norm_layers
-from acclimate.models.cifar_resnet import resnet18, resnet50
-from acclimate.models.depth26 import ResNet26
+from acclimate.models.networks.cifar_resnet import resnet18, resnet50
+from acclimate.models.networks.depth26 import ResNet26
 from acclimate.models.shipped import ARCHITECTURES, PAPER_NAMES
 
 PARAMETERS = {

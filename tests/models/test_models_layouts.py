@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
 from acclimate.models import fill, load
-from acclimate.models.cifar_resnet import resnet18, resnet50
-from acclimate.models.depth26 import ResNet26
-from acclimate.models.layouts import colour_scale, to_ours
-from acclimate.models.wide_resnet import WideResNet
+from acclimate.models.filling import colour_scale, to_ours
+from acclimate.models.networks.cifar_resnet import resnet18, resnet50
+from acclimate.models.networks.depth26 import ResNet26
+from acclimate.models.networks.wide_resnet import WideResNet
 
 Norm = Callable[[int], nn.Module]
 

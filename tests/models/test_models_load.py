@@ -14,12 +14,12 @@ from torch import nn
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models import LoadedModel, builtin, list_models, load, norm_layers, register_builtin
-from acclimate.models._optional import import_optional
+from acclimate.models.sources import import_optional
 
 
 @pytest.fixture
 def builtins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtin, "_MAKERS", {"digits": "acclimate.demo.model:load_digits_model"})
+    monkeypatch.setattr(builtin, "_MAKERS", {"digits": "acclimate.demo:load_digits_model"})
 
 
 USER_MODULE = """
@@ -161,7 +161,7 @@ def test_a_lazy_entry_may_carry_the_decorator_too() -> None:
     def load_digits_model() -> LoadedModel:
         return LoadedModel(name="acclimate:digits", model=nn.Linear(2, 2))
 
-    load_digits_model.__module__ = "acclimate.demo.model"
+    load_digits_model.__module__ = "acclimate.demo"
     load_digits_model.__qualname__ = "load_digits_model"
     assert register_builtin("digits")(load_digits_model) is load_digits_model
 

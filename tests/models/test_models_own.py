@@ -14,7 +14,7 @@ import torch
 from acclimate.cli.parser import build_parser
 from acclimate.cli.pretrain import plan_and_method
 from acclimate.models import load
-from acclimate.models.own import checkpoints
+from acclimate.models.shipped import checkpoints
 
 ROOT = Path(__file__).parents[2]
 STORED = json.loads((ROOT / "benchmarks/results/pretraining.json").read_text())

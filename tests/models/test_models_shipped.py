@@ -13,7 +13,7 @@ from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models import builtin, load, register_builtin
-from acclimate.models.depth26 import ResNet26
+from acclimate.models.networks.depth26 import ResNet26
 from acclimate.models.shipped import trained
 
 GREY = Preprocessing(size=(32, 32), mean=(0.1,) * 3, std=(0.3,) * 3)

@@ -19,7 +19,7 @@ from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models import LoadedModel, load
-from acclimate.models._torchvision import import_torchvision
+from acclimate.models.torchvision_import import import_torchvision
 from acclimate.models.written import Written, read_written, written_record
 
 PETS = ClassList(("ant", "bee", "cat", "dog", "eel"), ids=("n1", "n2", "n3", "n4", "n5"))

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from acclimate.adapters import transformer_sublayers
 from acclimate.errors import AcclimateError
 from acclimate.models import load, norm_layers
-from acclimate.models._torchvision import import_torchvision
-from acclimate.models.vision_transformer import VisionTransformer
-from acclimate.outputs import find_classifier
+from acclimate.models.networks.vision_transformer import VisionTransformer
+from acclimate.models.outputs import find_classifier
+from acclimate.models.torchvision_import import import_torchvision
+from acclimate.parts.adapters import transformer_sublayers
 
 
 def net(**options: Any) -> VisionTransformer:

@@ -13,7 +13,7 @@ from acclimate.data.benchmarks.stl10 import STL10_CLASSES
 from acclimate.data.shift import Shift
 from acclimate.errors import AcclimateError
 from acclimate.pretraining import open_case
-from acclimate.pretraining.same_classes import check_same_classes
+from acclimate.pretraining.case import check_same_classes
 
 RECORD = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")

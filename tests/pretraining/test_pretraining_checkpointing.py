@@ -22,7 +22,7 @@ from acclimate.pretraining import (
     Vanilla,
     pretrain,
 )
-from acclimate.pretraining.checkpointing import CHECKPOINT, differences
+from acclimate.pretraining.training import CHECKPOINT, differences
 
 PLAN = Plan(epochs=2, batch_size=32, lr=0.05)
 

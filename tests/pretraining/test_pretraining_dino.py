@@ -11,16 +11,16 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from acclimate.data import open_images
-from acclimate.demo.digits import PREPROCESSING, digits
+from acclimate.demo import PREPROCESSING, digits
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
 from acclimate.methods.dino import distillation
-from acclimate.models.vision_transformer import VisionTransformer
+from acclimate.methods.registry import get_recipe
+from acclimate.models.networks.vision_transformer import VisionTransformer
 from acclimate.pretraining import Dino, Examples, Plan, load_examples, pretrain
 from acclimate.pretraining.augment import recoloured
 from acclimate.pretraining.dino import DinoParts
 from acclimate.pretraining.methods import Batch
-from acclimate.recipes import get_recipe
 
 SMALL = {"local_crops": 2, "hidden": 32, "bottleneck": 16, "prototypes": 64}
 PLAN = Plan(epochs=3, batch_size=32, lr=1e-3, optimizer="adam", weight_decay=0.05)

@@ -7,8 +7,7 @@ import torch
 
 from acclimate.data import open_images
 from acclimate.data.corruptions import corrupt
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import build_network
+from acclimate.demo import PREPROCESSING, build_network, digits
 from acclimate.errors import AcclimateError
 from acclimate.pretraining import (
     Dann,

@@ -11,7 +11,7 @@ import torch
 from acclimate.errors import AcclimateError
 from acclimate.pretraining import AugMix, Dann, Dino, Plan, SelfEnsembling, UdaSs, Vanilla
 from acclimate.pretraining.augment import crop_and_flip
-from acclimate.pretraining.options import sorted_options
+from acclimate.pretraining.plan import sorted_options
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,14 @@ from torch import Tensor, nn
 
 from acclimate.cli import main
 from acclimate.data import open_images
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import build_network
+from acclimate.demo import PREPROCESSING, build_network, digits
 from acclimate.errors import AcclimateError
-from acclimate.learner import Learner
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
 from acclimate.methods.ttt import turned
 from acclimate.pretraining import METHODS, Plan, load_examples, pretrain
 from acclimate.pretraining.methods import Batch
 from acclimate.pretraining.ttt import Ttt
-from acclimate.recipes import get_recipe
 
 IMAGES, LABELS = digits("train")
 HELD_OUT, TRUTH = digits("held-out")

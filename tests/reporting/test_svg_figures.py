@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 from acclimate.errors import AcclimateError
-from acclimate.reporting.axes import Axis, Frame, axes, inside
-from acclimate.reporting.colours import CHANGE, ERROR, shade
-from acclimate.reporting.marks import arrows, cells, colour_bar, dots, heat_map, legend, line
-from acclimate.reporting.png import png, why_no_png
-from acclimate.reporting.svg import document, text
+from acclimate.report.axes import Axis, Frame, axes, inside
+from acclimate.report.colours import CHANGE, ERROR, shade
+from acclimate.report.marks import arrows, cells, colour_bar, dots, heat_map, legend, line
+from acclimate.report.png import png, why_no_png
+from acclimate.report.svg import document, text
 
 NS = "{http://www.w3.org/2000/svg}"
 FRAME = Frame(
@@ -132,6 +132,6 @@ def test_png_has_the_size_the_colours_and_the_words():
 
 
 def test_without_resvg_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("acclimate.reporting.png.find_spec", lambda name: None)
+    monkeypatch.setattr("acclimate.report.png.find_spec", lambda name: None)
     with pytest.raises(AcclimateError, match=r"pip install 'acclimate\[plots\]'"):
         png("<svg/>")

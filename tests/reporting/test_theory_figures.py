@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from acclimate.errors import AcclimateError
-from acclimate.reporting.colours import CHANGE, ERROR, shade
-from acclimate.reporting.path_figures import field_figure, trajectory_figure
-from acclimate.reporting.phase_figures import METHODS, phase_figure, real_network_figure
+from acclimate.report.colours import CHANGE, ERROR, shade
+from acclimate.report.path_figures import field_figure, trajectory_figure
+from acclimate.report.phase_figures import METHODS, phase_figure, real_network_figure
 from acclimate.theory.boundary import run_grid
 from acclimate.theory.settings import FIGURES, MAIN_FIGURE
 

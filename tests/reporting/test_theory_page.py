@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from chromium import Chromium, find_chromium
 
-from acclimate.reporting import theory_page as pages
-from acclimate.reporting.theory_page import theory_page
+from acclimate.report import theory_page as pages
+from acclimate.report.theory_page import theory_page
 from acclimate.theory import simulate, will_collapse
 
 MODEL = Path(pages.__file__).parent / "theory_assets" / "model.js"

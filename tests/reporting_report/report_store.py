@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from acclimate.bench import Job, Result, Store
 from acclimate.data.corruptions import DEV, TEST
-from acclimate.experiments import Job, Result, Store
 
 VERSIONS = {"acclimate": "1.0", "torch": "2.4.0", "numpy": "1.26", "python": "3.11.9"}
 GAIN = {"none": 0.0, "bn": 0.25, "ent": 0.45, "rpl": 0.5}

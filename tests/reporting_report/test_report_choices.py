@@ -7,18 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+from acclimate.bench import Job, Result, Store
+from acclimate.bench.choices import read_choices
+from acclimate.bench.selection import LABEL_FREE, LEAVE_ONE_OUT, ORACLE, place_of
 from acclimate.data.corruptions import DEV
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Job, Result, Store
-from acclimate.experiments._choice_entries import LABEL_FREE, LEAVE_ONE_OUT, ORACLE
-from acclimate.experiments._selection_states import place_of
-from acclimate.experiments.choices import read_choices
-from acclimate.reporting.report_build import build_report
-from acclimate.reporting.report_choices import by_shift_table, choices_table
-from acclimate.reporting.report_practices import practices
-from acclimate.reporting.report_regret import regret_table
-from acclimate.reporting.report_settings import panels
-from acclimate.reporting.report_shown import choose
+from acclimate.report.build import build_report
+from acclimate.report.choices import by_shift_table, choices_table
+from acclimate.report.practices import practices
+from acclimate.report.regret import regret_table
+from acclimate.report.settings import panels
+from acclimate.report.shown import choose
 from reporting_report.report_store import sweep
 
 MODEL = "acclimate:wrn-40-2"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from acclimate.experiments import Job, Result, Store
-from acclimate.reporting.report_build import build_report
-from acclimate.reporting.report_means import compared
-from acclimate.reporting.report_practices import practices
-from acclimate.reporting.report_settings import panels
-from acclimate.reporting.report_shown import choose
+from acclimate.bench import Job, Result, Store
+from acclimate.report.build import build_report
+from acclimate.report.means import compared
+from acclimate.report.practices import practices
+from acclimate.report.settings import panels
+from acclimate.report.shown import choose
 
 SLOW, FAST, MIDDLE = ((("optimizer.lr", lr),) for lr in (0.1, 1.0, 0.5))
 LEFT_OUT = "(incomplete settings left out)"

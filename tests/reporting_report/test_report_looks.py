@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from acclimate.experiments import Store
-from acclimate.reporting.colours import SERIES
-from acclimate.reporting.report_build import build_report
-from acclimate.reporting.report_looks import looks
-from acclimate.reporting.report_settings import Panel, Setting
+from acclimate.bench import Store
+from acclimate.report.build import build_report
+from acclimate.report.colours import SERIES
+from acclimate.report.looks import looks
+from acclimate.report.settings import Panel, Setting
 from reporting_report.report_store import section, sweep
 
 PANEL = Panel("m", "", "cifar10", "", "cifar", 0, "test", 0)

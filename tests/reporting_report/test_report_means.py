@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from acclimate.experiments import Job, Result, Store
-from acclimate.reporting.report_build import build_report
-from acclimate.reporting.report_means import mean_error
-from acclimate.reporting.report_rate_grid import rate_grid
-from acclimate.reporting.report_settings import panels
-from acclimate.reporting.report_shown import choose, side_by_side
+from acclimate.bench import Job, Result, Store
+from acclimate.report.build import build_report
+from acclimate.report.means import mean_error
+from acclimate.report.rate_grid import rate_grid
+from acclimate.report.settings import panels
+from acclimate.report.shown import choose, side_by_side
 from reporting_report.report_store import rows, section, sweep
 
 ERRORS = {"fog:5": 32.0, "gaussian_noise:5": 90.0, "gaussian_noise:3": 50.0}

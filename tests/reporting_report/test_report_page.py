@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from acclimate.experiments import Job, Result, Store
-from acclimate.reporting.report_build import build_report
-from acclimate.reporting.report_page import report_page
+from acclimate.bench import Job, Result, Store
+from acclimate.report.build import build_report
+from acclimate.report.page import report_page
 from reporting.chromium import Chromium, find_chromium
 from reporting_report.report_store import DEV, TEST, full_store, sweep
 

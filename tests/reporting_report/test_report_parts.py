@@ -6,17 +6,17 @@ import re
 
 import pytest
 
+from acclimate.bench import Job, Result, Store, conditions
 from acclimate.data.corruptions import DEV
 from acclimate.errors import AcclimateError
-from acclimate.experiments import Job, Result, Store, conditions
-from acclimate.reporting.report_build import build_report
-from acclimate.reporting.report_calibration import pooled
-from acclimate.reporting.report_over_time import balance_figure, error_figure
-from acclimate.reporting.report_rates import rate_figure, rate_groups
-from acclimate.reporting.report_settings import Setting, panels
-from acclimate.reporting.report_shown import choose
-from acclimate.reporting.report_table import latex_table, markdown_table
-from acclimate.words import option_words
+from acclimate.report.build import build_report
+from acclimate.report.calibration import pooled
+from acclimate.report.over_time import balance_figure, error_figure
+from acclimate.report.rates import rate_figure, rate_groups
+from acclimate.report.settings import Setting, panels
+from acclimate.report.shown import choose
+from acclimate.report.table import latex_table, markdown_table
+from acclimate.text import option_words
 from reporting_report.report_store import RATES, full_store, result, rows, section, sweep
 
 

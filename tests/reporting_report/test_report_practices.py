@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from acclimate.bench import Weights
 from acclimate.data.corruptions import DEV
-from acclimate.experiments import Weights
-from acclimate.reporting.report_practices import practices
-from acclimate.reporting.report_settings import panels
+from acclimate.report.practices import practices
+from acclimate.report.settings import panels
 from reporting_report.report_store import CHOSEN, RATES, full_store, result, sweep
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from acclimate.experiments import Result, Store
-from acclimate.reporting.report_build import build_report
-from acclimate.reporting.report_published import PublishedPoint, published_figure, published_points
-from acclimate.reporting.report_settings import panels
-from acclimate.reporting.report_shown import choose
+from acclimate.bench import Result, Store
+from acclimate.report.build import build_report
+from acclimate.report.published import PublishedPoint, published_figure, published_points
+from acclimate.report.settings import panels
+from acclimate.report.shown import choose
 from reporting_report.report_store import full_store, rows, section, sweep
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acclimate.experiments import Job, Result, Store
-from acclimate.reporting.report_build import build_report
+from acclimate.bench import Job, Result, Store
+from acclimate.report.build import build_report
 from reporting_report.report_store import rows, section, sweep
 
 

@@ -13,8 +13,7 @@ from acclimate.errors import AcclimateError
 from acclimate.theory import bound_on_student, will_collapse
 from acclimate.theory import point as one
 from acclimate.theory.boundary import claimed_columns, deviation, run_grid
-from acclimate.theory.many_points import simulate_points, slope
-from acclimate.theory.robust import equivalent_teacher
+from acclimate.theory.many_points import equivalent_teacher, simulate_points, slope
 from acclimate.theory.settings import BOUNDARY
 
 QS = pytest.mark.parametrize("q", [0.0, 0.3, 0.8, 1.0])

@@ -10,11 +10,17 @@ import torch
 import torch.nn.functional as F
 
 from acclimate.errors import AcclimateError
-from acclimate.theory.boundary import claimed_columns, deviation, overshoots, predicted, run_grid
+from acclimate.theory.boundary import (
+    claimed_columns,
+    deviation,
+    overshoots,
+    predicted,
+    run_grid,
+    time_to_shrink,
+)
 from acclimate.theory.continuous import integrate
 from acclimate.theory.settings import BOUNDARY, FIGURES, MAIN_FIGURE, Settings
 from acclimate.theory.simulation import simulate
-from acclimate.theory.timescale import time_to_shrink
 from acclimate.theory.two_point import TwoPoint
 
 METHODS = pytest.mark.parametrize("stop_gradient", [True, False])

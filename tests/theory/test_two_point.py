@@ -11,12 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acclimate.errors import AcclimateError
+from acclimate.theory.continuous import weight_loss, weight_velocity, weight_velocity_stop_gradient
 from acclimate.theory.two_point import TwoPoint
-from acclimate.theory.weight_space import (
-    weight_loss,
-    weight_velocity,
-    weight_velocity_stop_gradient,
-)
 
 temperature = st.floats(0.05, 10)
 norm = st.floats(0.3, 3)

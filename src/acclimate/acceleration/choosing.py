@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
@@ -11,12 +14,108 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from acclimate.acceleration.applied import EXACT, Acceleration
 from acclimate.errors import unknown_name
-from acclimate.outputs import logits_of
-from acclimate.words import Speed
+from acclimate.models.outputs import logits_of
+from acclimate.text import Speed
 
-__all__ = ["check_speed", "choose"]
+__all__ = ["EXACT", "PLAIN", "Acceleration", "check_speed", "choose", "differs", "turns_away"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceleration:
+    """What is done to a model's forward pass, and undone when it is handed back.
+
+    Attributes:
+        channels_last: the channels of a pixel lie next to each other, which most convolutions
+            are faster with.
+        half: activations in bfloat16; weights, statistics, loss and optimiser stay as they are.
+        fused: batch norm with what follows it as one operation, and convolutions that do not learn
+            keep no input (a twin of the model, see :mod:`acclimate.acceleration.twin`).
+        recorded: on a GPU, a step is recorded and replayed.
+        deterministic: on a GPU, the same kernels every time, and no TensorFloat-32.
+
+    >>> fast = Acceleration(channels_last=True, half=True)
+    >>> str(fast), str(EXACT), str(PLAIN)
+    ('bfloat16, channels last', 'exact', 'plain')
+    """
+
+    channels_last: bool = False
+    half: bool = False
+    fused: bool = False
+    recorded: bool = False
+    deterministic: bool = False
+
+    def __str__(self) -> str:
+        words = {
+            "bfloat16": self.half,
+            "channels last": self.channels_last,
+            "fused": self.fused,
+            "recorded": self.recorded,
+        }
+        done = ", ".join(word for word, is_so in words.items() if is_so)
+        return done or ("exact" if self.deterministic else "plain")
+
+    @property
+    def changes(self) -> bool:
+        """Whether a forward pass is another than the model's own."""
+        return self.channels_last or self.half or self.fused
+
+    def candidates(self) -> list[Acceleration]:
+        """This one, and what to try instead where its rounding is too coarse."""
+        finer = replace(self, half=False)
+        return [self, finer] if self.half and finer.changes else [self]
+
+    def prepare(self, model: nn.Module) -> None:
+        """Lay the weights out as the pictures will be."""
+        self._lay_out(model, torch.channels_last)
+
+    def undo(self, model: nn.Module) -> None:
+        """Lay the weights out as they were."""
+        self._lay_out(model, torch.contiguous_format)
+
+    def _lay_out(self, model: nn.Module, order: torch.memory_format) -> None:
+        if self.channels_last:
+            for parameter in model.parameters():
+                if parameter.ndim == 4:  # model.to(memory_format=...) refuses models with others
+                    parameter.data = parameter.data.contiguous(memory_format=order)
+
+    def shown(self, images: Tensor) -> Tensor:
+        """The pictures as the model is to get them."""
+        if self.channels_last and images.ndim == 4:
+            return images.contiguous(memory_format=torch.channels_last)
+        return images
+
+    def precision(self, device: torch.device) -> contextlib.AbstractContextManager[object]:
+        """For a forward pass."""
+        return _autocast(device, enabled=self.half)
+
+    @contextlib.contextmanager
+    def kernels(self, device: torch.device) -> Iterator[None]:
+        """For a whole step, loss and backward pass included: which kernels may be chosen."""
+        with _autocast(device, enabled=False):
+            exact = self.deterministic
+            if device.type != "cuda" or self == PLAIN:
+                yield
+                return
+            with torch.backends.cudnn.flags(
+                enabled=True, benchmark=not exact, deterministic=exact, allow_tf32=not exact
+            ):
+                yield
+
+
+def _autocast(device: torch.device, *, enabled: bool) -> contextlib.AbstractContextManager[object]:
+    """On or off, whatever autocast a caller has around it; nothing is kept in its cache."""
+    if not torch.amp.is_autocast_available(device.type):
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
+EXACT = Acceleration(deterministic=True)
+"""The model as it is, to the last bit."""
+
+PLAIN = Acceleration()
+"""The model as torch runs it by itself: on a GPU, with whatever kernels the user has allowed."""
+
 
 _WORTH_A_LOOK = 0.05  # seconds of a batch on a CPU: below, there is nothing to be gained
 _GAIN = 1.1
@@ -120,3 +219,51 @@ def _seconds(model: nn.Module, images: Tensor, acceleration: Acceleration) -> fl
         return min(taken)
     finally:
         acceleration.undo(model)
+
+
+_MEAN_LIMIT = 0.02
+_ALIGNED = 0.98
+_LONGER = 1.25
+_SURE = 0.9
+"""An exact answer with this much probability must not change."""
+
+
+def differs(fast: Tensor, exact: Tensor) -> str | None:
+    """Why the fast logits are not the exact ones up to the precision; None where they are.
+
+    Rounding to eight bits moves probabilities a little everywhere; it turns no sure answer round,
+    and it makes no numbers that are not finite.
+
+    >>> logits = torch.tensor([[4.0, 0.0, 0.0]])
+    >>> differs(logits + 0.01, logits), differs(-logits, logits) is None
+    (None, False)
+    """
+    if bool(torch.isfinite(exact).all()) and not bool(torch.isfinite(fast).all()):
+        return "its answers are not finite"
+    ours, theirs = fast.float().softmax(dim=1), exact.float().softmax(dim=1)
+    apart = float((ours - theirs).abs().sum(dim=1).mean() / 2)
+    if apart > _MEAN_LIMIT:
+        return f"its probabilities are {apart:.1%} apart on average"
+    sure = theirs.amax(dim=1) > _SURE
+    turned = int((ours.argmax(dim=1) != theirs.argmax(dim=1))[sure].sum())
+    return f"it turns {turned} sure answers round" if turned else None
+
+
+def turns_away(fast: Tensor, exact: Tensor) -> str | None:
+    """Why a fast gradient does not go where the exact one goes; None where it does.
+
+    >>> turns_away(torch.tensor([1.0, 0.1]), torch.tensor([1.0, 0.0])) is None
+    True
+    >>> turns_away(torch.tensor([0.7, 0.7]), torch.tensor([1.0, 0.0]))
+    'its gradient points elsewhere (cosine 0.707)'
+    >>> turns_away(torch.tensor([2.0, 0.0]), torch.tensor([1.0, 0.0]))
+    'its gradient is 2 times as long'
+    """
+    ours, theirs = fast.double(), exact.double()
+    if not float(theirs.norm()):
+        return None
+    longer = float(ours.norm() / theirs.norm())
+    if not 1 / _LONGER < longer < _LONGER:
+        return f"its gradient is {longer:.3g} times as long"
+    cosine = float(ours @ theirs / (ours.norm() * theirs.norm()))
+    return None if cosine > _ALIGNED else f"its gradient points elsewhere (cosine {cosine:.3f})"

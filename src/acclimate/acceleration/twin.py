@@ -12,11 +12,9 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from acclimate.acceleration.frozen_conv import FrozenConv
-from acclimate.acceleration.fused_norm import FusedNorm
-from acclimate.acceleration.mean_pool import mean_pool
-from acclimate.acceleration.plain_norm import Activation
-from acclimate.acceleration.stem_conv import StemConv
+from acclimate.acceleration.convolution import FrozenConv, StemConv
+from acclimate.acceleration.norm import FusedNorm, mean_pool
+from acclimate.acceleration.plain_kernels import Activation
 
 __all__ = ["bypassed", "make_twin"]
 

@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0, 2 for a user's mistake, 3 when the guard refused."""
     args = build_parser().parse_args(argv)
 
-    from acclimate.cli.messages import show_warnings_plainly
+    from acclimate.cli.output import show_warnings_plainly
     from acclimate.errors import AcclimateError
 
     try:

@@ -9,13 +9,13 @@ from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING
 
 from acclimate.cli.images import check_source, images_to_adapt, load_model
+from acclimate.cli.output import table
 from acclimate.cli.processes import launched_processes
-from acclimate.cli.tables import table
 from acclimate.errors import AcclimateError
-from acclimate.options import parse_assignments
+from acclimate.registry import parse_assignments
 
 if TYPE_CHECKING:
-    from acclimate.history import EpochRecord
+    from acclimate.guard.history import EpochRecord
     from acclimate.models import LoadedModel
     from acclimate.result import AdaptationResult
 
@@ -53,8 +53,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _adapt(args: argparse.Namespace) -> int:
-    from acclimate.adaptation import adapt
-    from acclimate.recipes import get_recipe
+    from acclimate.adaptation.adapt import adapt
+    from acclimate.methods.registry import get_recipe
 
     options = parse_assignments(args.set or [])
     get_recipe(args.recipe or "rpl", options)  # a typo shows before a model is loaded
@@ -153,7 +153,7 @@ def _embedded_default(args: argparse.Namespace) -> int:
         raise AcclimateError(
             f"{option} needs --model and --images; alone, acclimate adapt runs the embedded default"
         )
-    from acclimate.demo.run import run_demo
+    from acclimate.demo import run_demo
 
     demo = run_demo(device=args.device, seed=args.seed, progress=not args.quiet)
     if args.json:

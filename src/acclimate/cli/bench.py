@@ -7,18 +7,18 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from acclimate.cli._sweep_options import (
+from acclimate.cli.output import dimension_word, table
+from acclimate.cli.sweep_options import (
     SCORE,
     add_choice_option,
     add_plan_options,
     add_sweep_options,
 )
-from acclimate.cli.tables import dimension_word, table
-from acclimate.words import Score
+from acclimate.text import Score
 
 if TYPE_CHECKING:
-    from acclimate.experiments import Job, Store, Table
-    from acclimate.experiments.sweep import Outcome
+    from acclimate.bench import Job, Store, Table
+    from acclimate.bench.sweep import Outcome
 
 __all__ = ["add_options", "run"]
 
@@ -43,14 +43,8 @@ def add_options(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of a plan, and show the mean errors."""
-    from acclimate.cli._bench_plan import jobs_and_marks, plan_of
-    from acclimate.cli._sweep import (
-        INTERRUPTED,
-        OK,
-        SOME_FAILED,
-        dry_run,
-        sweep_plan,
-    )
+    from acclimate.cli.bench_plan import jobs_and_marks, plan_of
+    from acclimate.cli.sweep import INTERRUPTED, OK, SOME_FAILED, dry_run, sweep_plan
 
     plan = plan_of(args)
     jobs, marks = jobs_and_marks(plan, args)
@@ -69,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _errors(jobs: Sequence[Job], store: Store) -> Table | None:
     """Mean errors of these jobs; the store may have those of others too."""
-    from acclimate.experiments import pivot
-    from acclimate.experiments.query import Frame, needed
+    from acclimate.bench import pivot
+    from acclimate.bench.table import Frame, needed
 
     columns = needed("error")
     frame = store.select(["key", *columns])
@@ -80,7 +74,7 @@ def _errors(jobs: Sequence[Job], store: Store) -> Table | None:
 
 
 def _plain(outcome: Outcome, shown: Table | None, args: argparse.Namespace) -> dict[str, Any]:
-    from acclimate.cli._sweep import plain_failures
+    from acclimate.cli.sweep import plain_failures
 
     return {
         "store": args.store,
@@ -95,7 +89,7 @@ def _plain(outcome: Outcome, shown: Table | None, args: argparse.Namespace) -> d
 def _text(
     outcome: Outcome, shown: Table | None, marks: Sequence[str], args: argparse.Namespace
 ) -> str:
-    from acclimate.cli._sweep import failures
+    from acclimate.cli.sweep import failures
 
     lines = []
     if shown is not None:

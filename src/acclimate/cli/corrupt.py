@@ -50,7 +50,7 @@ def _check_apart(source: Path, out: Path) -> None:
 def _open(args: argparse.Namespace) -> ImageSource:
     from acclimate.data import Preprocessing, open_images
     from acclimate.data.arrays import load_arrays
-    from acclimate.data.pixels import channels_first
+    from acclimate.data.decode import channels_first
 
     path = Path(args.source).expanduser()
     if path.suffix.lower() in (".npy", ".npz"):

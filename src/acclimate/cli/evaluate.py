@@ -12,9 +12,9 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.images import check_path, check_source, load_model, want_record
-from acclimate.cli.tables import table
+from acclimate.cli.output import table
 from acclimate.errors import AcclimateError
-from acclimate.options import parse_assignments
+from acclimate.registry import parse_assignments
 
 if TYPE_CHECKING:
     from acclimate.evaluation import Part, Report
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 def _evaluate(args: argparse.Namespace) -> Report:
     from acclimate.data import open_images
     from acclimate.evaluation import evaluate_parts
-    from acclimate.recipes import get_recipe
+    from acclimate.methods.registry import get_recipe
 
     options = parse_assignments(args.set or [])
     if args.recipe is not None:
@@ -83,9 +83,9 @@ def _evaluate(args: argparse.Namespace) -> Report:
 
 
 def _parts(args: argparse.Namespace, loaded: LoadedModel) -> list[Part]:
-    from acclimate.copying import choose_device
     from acclimate.data import open_images
     from acclimate.evaluation import dataset_parts, image_parts
+    from acclimate.models.device import choose_device
 
     shifts, device = args.shift or [], choose_device(args.device)
     if args.dataset is not None:

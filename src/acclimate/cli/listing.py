@@ -7,7 +7,7 @@ import fnmatch
 import json
 import sys
 
-from acclimate.cli.tables import table
+from acclimate.cli.output import table
 from acclimate.errors import AcclimateError
 
 __all__ = ["run"]
@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
         raise AcclimateError("expected acclimate list recipes, models, datasets or corruptions")
     own_models = args.what == "models" and ":" not in args.pattern
     if args.what == "recipes":
-        from acclimate.recipes import list_recipes
+        from acclimate.methods.registry import list_recipes
 
         rows = [[recipe.name, recipe.summary] for recipe in list_recipes(args.pattern)]
     elif args.what == "datasets":

@@ -7,16 +7,16 @@ from importlib import import_module
 from typing import Any, get_args
 
 from acclimate._version import __version__
-from acclimate.cli._sweep_options import SCORE
 from acclimate.cli.bench import add_options as add_bench_options
 from acclimate.cli.images import add_image_options, add_model_options
 from acclimate.cli.pretrain import add_options as add_pretrain_options
 from acclimate.cli.report import add_options as add_report_options
 from acclimate.cli.reproduce import add_options as add_reproduce_options
 from acclimate.cli.results import add_options as add_results_options
+from acclimate.cli.sweep_options import SCORE
 from acclimate.cli.theory import add_options as add_theory_options
 from acclimate.cli.tune import add_options as add_tune_options
-from acclimate.words import Action, Keep, Score, Speed
+from acclimate.text import Action, Keep, Score, Speed
 
 __all__ = ["build_parser"]
 

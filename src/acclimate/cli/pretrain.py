@@ -52,9 +52,9 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from acclimate.checkpoint import tensors_writer
-    from acclimate.copying import choose_device
     from acclimate.evaluation import evaluate
     from acclimate.files import json_writer, write_files
+    from acclimate.models.device import choose_device
     from acclimate.models.written import written_record
     from acclimate.pretraining import load_examples, open_case, pretrain
     from acclimate.pretraining.starting import fitted_to, trained_before
@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
 def plan_and_method(args: argparse.Namespace) -> tuple[Plan, Method]:
     """What the options ask for."""
     from acclimate.pretraining import METHODS, Plan
-    from acclimate.pretraining.options import sorted_options
+    from acclimate.pretraining.plan import sorted_options
 
     kind = METHODS[args.method]
     asked = {name: getattr(args, name) for name in ("epochs", "batch_size", "lr", "seed")}

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli._sweep_options import add_choice_option
-from acclimate.cli.writing import say_written, write_figure, write_file
+from acclimate.cli.output import say_written, write_figure, write_file
+from acclimate.cli.sweep_options import add_choice_option
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
-    from acclimate.reporting.report_build import Report
+    from acclimate.report.build import Report
 
 __all__ = ["add_options", "run"]
 
@@ -35,11 +35,11 @@ def add_options(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and what else is asked for, and say what was written."""
-    from acclimate.experiments import Store, conditions
-    from acclimate.experiments.choices import read_choices
-    from acclimate.reporting.png import why_no_png
-    from acclimate.reporting.report_build import build_report
-    from acclimate.reporting.report_page import report_page
+    from acclimate.bench import Store, conditions
+    from acclimate.bench.choices import read_choices
+    from acclimate.report.build import build_report
+    from acclimate.report.page import report_page
+    from acclimate.report.png import why_no_png
 
     began = time.perf_counter()
     out = Path(args.out).expanduser()
@@ -75,7 +75,7 @@ def _page(given: str) -> Path:
 
 
 def _tables(report: Report, folder: Path) -> list[Path]:
-    from acclimate.reporting.report_table import latex_table, markdown_table
+    from acclimate.report.table import latex_table, markdown_table
 
     return [
         write_file(folder / f"{table.name}{ending}", f"{render(table)}\n".encode())

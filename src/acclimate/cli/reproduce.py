@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli._sweep_options import add_choice_option, add_engine_options
+from acclimate.cli.sweep_options import add_choice_option, add_engine_options
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 if TYPE_CHECKING:
-    from acclimate.experiments import Job, Result
-    from acclimate.experiments.engines import Engine
-    from acclimate.experiments.paper import Table
-    from acclimate.experiments.reproduce import AtHand, Comparison, Estimate, Scope, TablePlan
-    from acclimate.experiments.sweep import Outcome
+    from acclimate.bench import Job, Result
+    from acclimate.bench.engines import Engine
+    from acclimate.bench.sweep import Outcome
+    from acclimate.paper import AtHand, Comparison, Estimate, Scope, TablePlan
+    from acclimate.paper.tables import Table
 
 __all__ = ["add_options", "run"]
 
@@ -58,9 +58,9 @@ def add_options(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List tables, or run what can be run of them and print it beside what the paper prints."""
-    from acclimate.cli._sweep import INTERRUPTED, engine_of, sweep
-    from acclimate.experiments import Store
-    from acclimate.experiments.reproduce import jobs_of, plan_tables, read_choices
+    from acclimate.bench import Store
+    from acclimate.cli.sweep import INTERRUPTED, engine_of, sweep
+    from acclimate.paper import jobs_of, plan_tables, read_choices
 
     if not args.names and not args.list:
         raise AcclimateError("expected the label of a table; acclimate reproduce --list has them")
@@ -94,7 +94,7 @@ def _show(
     outcome: Outcome | None,
     args: argparse.Namespace,
 ) -> int:
-    from acclimate.experiments.reproduce import compare
+    from acclimate.paper import compare
 
     shown = [compare(plan, known) for plan in plans]
     if args.json:
@@ -105,7 +105,7 @@ def _show(
 
 
 def _tables(args: argparse.Namespace) -> list[Table]:
-    from acclimate.experiments.reproduce import find_tables, only_cells
+    from acclimate.paper import find_tables, only_cells
 
     found = [table for name in args.names or ["*"] for table in find_tables(name)]
     unique = list({table.label: table for table in found}.values())
@@ -113,7 +113,7 @@ def _tables(args: argparse.Namespace) -> list[Table]:
 
 
 def _hand(args: argparse.Namespace, asked: Sequence[Table]) -> AtHand:
-    from acclimate.experiments.reproduce import AtHand
+    from acclimate.paper import AtHand
 
     return AtHand(
         roots=_roots(args, asked),
@@ -124,9 +124,9 @@ def _hand(args: argparse.Namespace, asked: Sequence[Table]) -> AtHand:
 
 def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     """The folder of each data set: as it is said, else where it is found."""
-    from acclimate.experiments._datasets import MADE_FROM
-    from acclimate.experiments.data_at_hand import lying_in
-    from acclimate.experiments.reproduce.cell_jobs import needs_no_run
+    from acclimate.bench.available import lying_in
+    from acclimate.bench.plan import MADE_FROM
+    from acclimate.paper.jobs import needs_no_run
 
     cells = [cell for table in asked for cell in table.to_run if not needs_no_run(cell)]
     wanted = {name for cell in cells for name in (cell.dataset, cell.scored_on) if name}
@@ -147,8 +147,8 @@ def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
 def _scope(args: argparse.Namespace) -> Scope:
     from acclimate.data.corruptions import DEV, TEST
     from acclimate.errors import unknown_name
-    from acclimate.experiments.reproduce import Scope
     from acclimate.metrics import DOMAINS
+    from acclimate.paper import Scope
 
     known = (*TEST, *DEV, *DOMAINS)
     for name in args.shifts:
@@ -178,7 +178,7 @@ def _pairs(words: Sequence[str], what: str) -> dict[str, str]:
 
 
 def _list(plans: Sequence[TablePlan], args: argparse.Namespace) -> int:
-    from acclimate.experiments.reproduce.listing import list_plans, listed
+    from acclimate.paper.rendering import list_plans, listed
 
     if args.json:
         print(json.dumps([listed(plan) for plan in plans], ensure_ascii=False))
@@ -193,7 +193,7 @@ def _list(plans: Sequence[TablePlan], args: argparse.Namespace) -> int:
 
 def _results(path: str, jobs: Sequence[Job]) -> dict[str, Result]:
     """Results of the models in question, by key; none where there is no store yet."""
-    from acclimate.experiments import Condition, Store
+    from acclimate.bench import Condition, Store
 
     models = tuple(dict.fromkeys(job.model for job in jobs))
     if not models or not Path(path).expanduser().exists():
@@ -208,8 +208,8 @@ def _estimate(
     engine: Engine | None,
     args: argparse.Namespace,
 ) -> Estimate:
-    from acclimate.experiments.reproduce import estimate
-    from acclimate.experiments.reproduce.trying import seconds_an_image
+    from acclimate.paper import estimate
+    from acclimate.paper.needs import seconds_an_image
 
     workers = engine.workers if engine is not None else args.workers or 1
     try_out = partial(seconds_an_image, device=args.device)
@@ -217,7 +217,7 @@ def _estimate(
 
 
 def _text(shown: Sequence[Comparison], outcome: Outcome | None, args: argparse.Namespace) -> str:
-    from acclimate.experiments.reproduce.rendering import FORMATS, counts
+    from acclimate.paper.rendering import FORMATS, counts
 
     parts = [FORMATS[args.format](each) for each in shown]
     rows = [row for each in shown for row in each.rows]
@@ -237,7 +237,7 @@ def _plain(
     outcome: Outcome | None,
     args: argparse.Namespace,
 ) -> dict[str, Any]:
-    from acclimate.cli._sweep import plain_failures
+    from acclimate.cli.sweep import plain_failures
 
     ran = None
     if outcome is not None:

@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli.tables import dimension_word, table
+from acclimate.cli.output import dimension_word, table
 from acclimate.errors import AcclimateError
-from acclimate.words import counted
+from acclimate.text import counted
 
 if TYPE_CHECKING:
-    from acclimate.experiments import Condition, Store, Table
-    from acclimate.experiments._cells import Cell
-    from acclimate.experiments.store import Added
+    from acclimate.bench import Condition, Store, Table
+    from acclimate.bench.store import Added
+    from acclimate.bench.table import Cell
 
 __all__ = ["add_options", "run"]
 
@@ -44,8 +44,8 @@ def add_options(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show a table of a store's results, or hand them on."""
-    from acclimate.experiments import conditions
-    from acclimate.experiments.export import export_all
+    from acclimate.bench import conditions
+    from acclimate.bench.store import export_all
 
     where = conditions(args.where)
     store, merged = _opened(args)
@@ -75,7 +75,7 @@ def _merged(added: Added | None) -> dict[str, Any]:
 
 def _reasons(store: Store, where: Sequence[Condition]) -> list[str]:
     """Why jobs failed: the reasons that most have."""
-    from acclimate.experiments import Condition
+    from acclimate.bench import Condition
 
     failed = store.results([*where, Condition("status", ("failed",))])
     counts = Counter(result.reason for result in failed)
@@ -88,8 +88,8 @@ def _reasons(store: Store, where: Sequence[Condition]) -> list[str]:
 
 def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
     """The store, and what ``--merge`` added to it; a missing one is made of what is merged."""
-    from acclimate.experiments import Store
-    from acclimate.experiments.store import results_in
+    from acclimate.bench import Store
+    from acclimate.bench.store import results_in
 
     if args.merge is None:
         return Store(args.store, create=False), None
@@ -106,8 +106,8 @@ def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
 
 
 def _table(store: Store, args: argparse.Namespace) -> Table:
-    from acclimate.experiments import conditions, corruption_table, pivot
-    from acclimate.experiments.query import needed
+    from acclimate.bench import conditions, corruption_table, pivot
+    from acclimate.bench.table import needed
 
     columns = _names(args.columns)
     rows = _names(args.rows or _ROWS)

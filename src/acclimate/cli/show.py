@@ -5,23 +5,80 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from acclimate.cli.records import Rows, checkpoint_rows, origin_rows, paper_rows, rows_text
-from acclimate.cli.tables import table
+from acclimate.cli.output import table
 from acclimate.errors import AcclimateError
+from acclimate.text import value_word
 
 if TYPE_CHECKING:
     from torch import nn
 
     from acclimate.models import LoadedModel
-    from acclimate.models.own import Checkpoint
     from acclimate.models.paper import PaperModel
-    from acclimate.selectors import Selector
+    from acclimate.models.shipped import Checkpoint
+    from acclimate.models.sources import Origin
+    from acclimate.parts.selectors import Selector
+    from acclimate.recipe import Recipe
 
-__all__ = ["run"]
+__all__ = ["Rows", "checkpoint_rows", "origin_rows", "paper_rows", "rows_text", "show_recipe"]
+
+Rows: TypeAlias = Mapping[str, str | None]
+
+
+def rows_text(rows: Rows) -> str:
+    """Indented lines, without those that nothing is known for.
+
+    >>> print(rows_text({"library": "timm", "licence": None}))
+      library  timm
+    """
+    return table([[f"  {key}", value] for key, value in rows.items() if value])
+
+
+def paper_rows(record: PaperModel) -> Rows:
+    """Of a model of the paper."""
+    error = "not published"
+    if record.clean_error is not None:
+        error = f"{record.clean_error:g} % of ImageNet validation ({record.clean_error_from})"
+    by = "a file you give" if record.weights == "file" else f"{record.weights} fetches them"
+    hashes = " or ".join(record.sha256)
+    return {
+        "model": record.title,
+        "architecture": record.architecture,
+        "weights": f"{by}; {record.page}",
+        "files": ", ".join(record.files),
+        "layout": record.layout,
+        "licence": record.licence,
+        "checksum": f"sha256 begins with {hashes}" if hashes else "not published",
+        "clean error": error,
+        "note": record.note,
+    }
+
+
+def checkpoint_rows(record: Checkpoint) -> Rows:
+    """Of a network that comes with this package."""
+    return {
+        "architecture": f"acclimate:{record.architecture}",
+        "trained on": record.trained_on,
+        "error": f"{record.error:g} % of {record.images:,} images of {record.error_on}",
+        "command": record.command,
+        "file": f"{record.name}.safetensors, {record.size:,} bytes, half precision",
+        "checksum": f"sha256 {record.sha256}",
+    }
+
+
+def origin_rows(origin: Origin) -> Rows:
+    """Of weights that a library fetches."""
+    return {
+        "library": origin.library,
+        "hub": origin.hub,
+        "place": origin.place,
+        "licence": origin.licence,
+    }
+
 
 # tbl:table-9 of the paper counts a ResNet50's parameters otherwise than they are.
 _RESNET50 = {"affine": 53_120, "all": 25_557_032}
@@ -34,8 +91,6 @@ _TABLE_9 = (
 def run(args: argparse.Namespace) -> int:
     """Print what is known of a model or a recipe; nothing is downloaded for that."""
     if args.what == "recipe":
-        from acclimate.cli.show_recipe import run as show_recipe
-
         return show_recipe(args)
     return _show_model(args)
 
@@ -77,8 +132,8 @@ def _show_model(args: argparse.Namespace) -> int:
 
 def _record(name: str, *, own_weights: bool) -> PaperModel | Checkpoint | None:
     """What is written down of the weights; a user's own are not those of a shipped network."""
-    from acclimate.models.own import checkpoints
     from acclimate.models.paper import find_record
+    from acclimate.models.shipped import checkpoints
 
     if name.startswith("paper:"):
         return find_record(name)
@@ -118,7 +173,7 @@ def _counts(model: nn.Module) -> dict[str, Any]:
     """Parameters by selector: {"parameters": n, "added": those that are new}, or why not any."""
     import torch
 
-    from acclimate.parts import known_parts
+    from acclimate.parts.base import known_parts
 
     selectors = known_parts("selector")
     names = sorted(selectors.names(), key=lambda name: selectors[name].changes_architecture)
@@ -178,3 +233,44 @@ def _presets(presets: list[dict[str, Any]]) -> str:
         for each in presets
     ]
     return table(rows)
+
+
+def show_recipe(args: argparse.Namespace) -> int:
+    """Print what a recipe is made of, and what else could stand in each place."""
+    from acclimate.methods.registry import get_recipe
+
+    for option in ("weights", "num_classes"):
+        if getattr(args, option) is not None:
+            raise AcclimateError(f"--{option.replace('_', '-')} is for show model")
+    recipe = get_recipe(args.name)
+    if args.json:
+        print(json.dumps(recipe.to_dict(), ensure_ascii=False))
+        return 0
+    print(f"{recipe.name}: {recipe.summary}\n")
+    print(table(list(_recipe_rows(recipe)), header=["option", "value", "instead"]))
+    how = f"acclimate adapt ... --recipe {recipe.name} --set epochs=3"
+    print(f"\n--set OPTION=VALUE changes one: {how}")
+    return 0
+
+
+def _recipe_rows(recipe: Recipe) -> Iterator[list[str]]:
+    from acclimate.parts.base import PARTS, known_parts
+
+    used = {"objective", *recipe.parts()}  # without an objective most places are empty
+    for name, value in recipe.to_dict().items():
+        if name not in PARTS:
+            if name not in ("name", "summary"):
+                yield [name, _word(name, value), ""]
+        elif name in used:
+            options = {"kind": None} if value is None else dict(value)
+            kind = options.pop("kind")
+            others = [each for each in known_parts(name).names() if each != kind]
+            yield [name, _word(name, kind), " ".join(others)]
+            for option, each in options.items():
+                yield [f"{name}.{option}", _word(f"{name}.{option}", each), ""]
+
+
+def _word(name: str, value: Any) -> str:
+    if name == "optimizer.lr" and value is None:
+        return "the paper's, or 0.001"
+    return "none" if value is None else value_word(value).lower()

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli.writing import say_written, write_figure, write_file
+from acclimate.cli.output import say_written, write_figure, write_file
 from acclimate.errors import AcclimateError, unknown_name
 
 if TYPE_CHECKING:
-    from acclimate.reporting.theory_figures import TheoryFigure
+    from acclimate.report.theory_figures import TheoryFigure
 
 __all__ = ["add_options", "run"]
 
@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> int:
     """Write the page, then the figures, and say what was written."""
     from tqdm import tqdm
 
-    from acclimate.reporting.png import why_no_png
-    from acclimate.reporting.theory_page import theory_page
+    from acclimate.report.png import why_no_png
+    from acclimate.report.theory_page import theory_page
 
     if not args.out:
         raise AcclimateError("expected --out DIR, got an empty name; '.' is the current folder")
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(names: list[str] | None, *, quick: bool) -> list[TheoryFigure]:
-    from acclimate.reporting.theory_figures import theory_figures
+    from acclimate.report.theory_figures import theory_figures
 
     known = {figure.name: figure for figure in theory_figures(quick=quick)}
     if not names or names == ["all"]:

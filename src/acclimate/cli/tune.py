@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli._sweep_options import add_plan_options, add_sweep_options
-from acclimate.cli.writing import write_file
+from acclimate.cli.output import write_file
+from acclimate.cli.sweep_options import add_plan_options, add_sweep_options
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
-    from acclimate.experiments import Job, Result
-    from acclimate.experiments._selection_settings import Setting
+    from acclimate.bench import Job, Result
+    from acclimate.bench.selection import Setting
 
 __all__ = ["add_options", "run"]
 
@@ -42,7 +42,7 @@ def add_options(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of the search, show how much hangs on it, and choose."""
-    from acclimate.cli._sweep import (
+    from acclimate.cli.sweep import (
         INTERRUPTED,
         OK,
         SOME_FAILED,
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         plain_failures,
         sweep_plan,
     )
-    from acclimate.cli._tune_plan import tune_plan
+    from acclimate.cli.tune_plan import tune_plan
 
     ways = (args.leave_one_out, args.select != "labels", args.selection == "oracle")
     if sum(ways) > 1:
@@ -87,10 +87,8 @@ def _choose(
     jobs: Sequence[Job], results: Mapping[str, Result], args: argparse.Namespace
 ) -> tuple[dict[tuple[str, str], dict[str, Any]], list[dict[str, Any]], list[str]]:
     """What was chosen for each model and recipe, and the tables, plain and as text."""
-    from acclimate.cli._tune_text import tuned_text
-    from acclimate.experiments._selection_settings import settings_of
-    from acclimate.experiments.selection import choose_from, jobs_by_recipe
-    from acclimate.experiments.sensitivity import sensitivity
+    from acclimate.bench.selection import choose_from, jobs_by_recipe, sensitivity, settings_of
+    from acclimate.cli.tune_plan import tuned_text
 
     chosen: dict[tuple[str, str], dict[str, Any]] = {}
     tables, texts = [], []
@@ -108,9 +106,8 @@ def _choose(
 
 
 def _entry(settings: Sequence[Setting], args: argparse.Namespace) -> dict[str, Any] | None:
-    from acclimate.experiments import _choice_entries as entries
-    from acclimate.experiments._selection_label_free import choose_label_free
-    from acclimate.experiments.selection import choose_from, leave_one_out
+    from acclimate.bench import selection as entries
+    from acclimate.bench.selection import choose_from, choose_label_free, leave_one_out
 
     if args.leave_one_out:
         others = leave_one_out(settings)

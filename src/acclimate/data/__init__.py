@@ -1,20 +1,51 @@
-"""Where pictures come from: folders, arrays, data sets; their labels; batches of model input."""
+"""Where images come from: folders, arrays, data sets; their labels; batches of model input."""
 
-from acclimate.data.base import ImageSource, Skipped
-from acclimate.data.benchmarks import find_dataset, list_datasets, open_dataset
-from acclimate.data.corrupted import write_corrupted
-from acclimate.data.corruptions import corrupt
-from acclimate.data.labels import ClassList, match_classes
-from acclimate.data.loading import Batch, batch_count, batches, epoch_order
-from acclimate.data.opening import open_images
-from acclimate.data.preprocessing import Preprocessing
-from acclimate.data.shift import Shift, ShiftedSource
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acclimate._lazy import imported_when_used
+
+if TYPE_CHECKING:
+    from acclimate.data.base import ImageSource, Skipped
+    from acclimate.data.benchmarks import find_dataset, list_datasets, open_dataset
+    from acclimate.data.corrupted import write_corrupted
+    from acclimate.data.corruptions import corrupt
+    from acclimate.data.labels import ClassList, match_classes
+    from acclimate.data.loading import Batch, batch_count, batches, epoch_order
+    from acclimate.data.opening import open_images
+    from acclimate.data.preprocessing import Preprocessing
+    from acclimate.data.scoring import Scoring
+    from acclimate.data.shift import Shift, ShiftedSource
+
+# Names of corruptions are read by tables of results, which wait for no torch.
+_HOME = {
+    "Batch": "loading",
+    "ClassList": "labels",
+    "ImageSource": "base",
+    "Preprocessing": "preprocessing",
+    "Scoring": "scoring",
+    "Shift": "shift",
+    "ShiftedSource": "shift",
+    "Skipped": "base",
+    "batch_count": "loading",
+    "batches": "loading",
+    "corrupt": "corruptions",
+    "epoch_order": "loading",
+    "find_dataset": "benchmarks",
+    "list_datasets": "benchmarks",
+    "match_classes": "labels",
+    "open_dataset": "benchmarks",
+    "open_images": "opening",
+    "write_corrupted": "corrupted",
+}
 
 __all__ = [
     "Batch",
     "ClassList",
     "ImageSource",
     "Preprocessing",
+    "Scoring",
     "Shift",
     "ShiftedSource",
     "Skipped",
@@ -29,3 +60,5 @@ __all__ = [
     "open_images",
     "write_corrupted",
 ]
+
+__getattr__, __dir__ = imported_when_used(__name__, _HOME)

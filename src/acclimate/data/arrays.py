@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.base import ImageSource
-from acclimate.data.memory import cache_budget
-from acclimate.data.pixels import (
+from acclimate.data.decode import (
     channels_first,
     fit_pixels,
     non_finite,
@@ -27,6 +26,7 @@ from acclimate.data.pixels import (
     to_numpy,
     want_preprocessing,
 )
+from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from acclimate.data.arrays import ArraySource
 from acclimate.data.base import ImageSource, digest
-from acclimate.data.items import label_number, split_item, to_pixels
+from acclimate.data.files import label_number, split_item, to_pixels
 from acclimate.data.labels import Labels, check_labels
 from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing

@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import TypeAlias
 
 import numpy as np
@@ -20,6 +22,8 @@ __all__ = [
     "Labels",
     "check_labels",
     "classes_named",
+    "imagenet_classes",
+    "imagenet_index",
     "labels_of_paths",
     "match_classes",
 ]
@@ -217,3 +221,25 @@ def _unmatched_error(unmatched: list[str], count: int, classes: ClassList) -> Ac
         f"{more}; expected a class name, an id or an index below {len(classes)} for each. Rename "
         "or remove them, or put all images into one folder to go without labels"
     )
+
+
+@cache
+def imagenet_classes() -> ClassList:
+    """Names (synonyms set apart by commas) and WordNet ids of the 1,000 classes.
+
+    >>> classes = imagenet_classes()
+    >>> classes.ids[0], classes.names[0]
+    ('n01440764', 'tench, Tinca tinca')
+    """
+    text = resources.files("acclimate.data").joinpath("imagenet_classes.tsv")
+    rows = [line.split("\t") for line in text.read_text(encoding="utf-8").splitlines()]
+    return ClassList(names=tuple(names for _, names in rows), ids=tuple(id_ for id_, _ in rows))
+
+
+def imagenet_index() -> dict[str, int]:
+    """The number of each WordNet id, in the order of the numbers.
+
+    >>> imagenet_index()["n01443537"]
+    1
+    """
+    return {id_: index for index, id_ in enumerate(imagenet_classes().ids or ())}

@@ -22,9 +22,9 @@ from acclimate.data.datasets import (
     read_stream,
     warn_of_sampler,
 )
-from acclimate.data.folder import FolderSource
+from acclimate.data.decode import want_preprocessing
+from acclimate.data.files import FolderSource
 from acclimate.data.labels import ClassList, Labels, check_labels
-from acclimate.data.pixels import want_preprocessing
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.data.shards import ShardSource, expand_shards
 from acclimate.data.shift import Shift, ShiftedSource

@@ -2,19 +2,209 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import json
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
+from typing import BinaryIO
 
 from tqdm import tqdm
 
 from acclimate.data.decode import UnreadableImageError
-from acclimate.data.encoded import EncodedSource
+from acclimate.data.files import EXTENSIONS, EncodedSource
 from acclimate.data.labels import ClassList, Labels, check_labels, labels_of_paths
 from acclimate.data.preprocessing import Preprocessing
-from acclimate.data.shard_index import Sample, expand_shards, index_shard
 from acclimate.errors import AcclimateError
 
-__all__ = ["ShardSource", "expand_shards"]
+__all__ = ["Sample", "ShardSource", "expand_shards", "index_shard"]
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_BLOCK = 512
+_LONGEST_END = 2**20  # padding after the end: tar adds 10 KiB at most
+_COMPRESSED = {
+    b"\x1f\x8b": "gunzip",
+    b"BZh": "bunzip2",
+    b"\xfd7zXZ": "unxz",
+    b"\x28\xb5\x2f\xfd": "unzstd",
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample of a shard.
+
+    Attributes:
+        shard: the tar file.
+        key: the name its files share.
+        offset: where the picture's bytes begin in the tar.
+        size: how many there are.
+        label: the class number; -1 where unknown.
+        problem: why there is no picture; None where there is one.
+    """
+
+    shard: Path
+    key: str
+    offset: int = 0
+    size: int = 0
+    label: int = -1
+    problem: str | None = None
+
+
+def expand_shards(pattern: str | Path) -> list[Path]:
+    """The shards that a pattern, a folder or a single path means; all have to be there.
+
+    ``data-{000..005}.tar`` counts, keeping the number of digits; ``{train,val}.tar`` lists;
+    ``*`` and ``?`` stand for what is found; a folder means every .tar directly in it.
+
+    Raises:
+        AcclimateError: naming the shards that are not there.
+    """
+    text = str(Path(pattern).expanduser())
+    if Path(text).is_dir():
+        found = sorted(path for path in Path(text).iterdir() if path.suffix.lower() == ".tar")
+        if not found:
+            raise AcclimateError(f"expected .tar files in {text}, found none")
+        return found
+    shards: list[Path] = []
+    missing: list[str] = []
+    for name in _expand_braces(text):
+        matches = sorted(map(Path, glob(name))) if set(name) & set("*?") else [Path(name)]
+        shards += matches
+        if not matches or not all(path.is_file() for path in matches):
+            missing.append(name)
+    if missing:
+        first = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+        raise AcclimateError(f"expected shards, {len(missing)} of {pattern} are not there: {first}")
+    return shards
+
+
+def _expand_braces(text: str) -> Iterator[str]:
+    pieces = _BRACES.split(text)
+    choices = [[piece] if place % 2 == 0 else _choices(piece) for place, piece in enumerate(pieces)]
+    return ("".join(chosen) for chosen in itertools.product(*choices))
+
+
+def _choices(inside: str) -> list[str]:
+    """What stands between braces.
+
+    >>> _choices("08..11"), _choices("a,b")
+    (['08', '09', '10', '11'], ['a', 'b'])
+    """
+    ends = re.fullmatch(r"(\d+)\.\.(\d+)", inside)
+    if ends is None:
+        if ".." in inside:
+            raise AcclimateError(
+                f"expected two numbers in {{{inside}}} of a shard pattern, like {{000..005}}"
+            )
+        return inside.split(",")
+    first, last = int(ends[1]), int(ends[2])
+    if last < first:
+        raise AcclimateError(f"expected {{{inside}}} of a shard pattern to count upwards")
+    return [str(number).zfill(len(ends[1])) for number in range(first, last + 1)]
+
+
+def index_shard(path: Path) -> list[Sample]:
+    """The samples of one tar file, in the order in which they begin in it.
+
+    Raises:
+        AcclimateError: for a file that is no whole, uncompressed tar, for two files of one sample
+            that mean the same, and for a label that is no number.
+    """
+    samples: dict[str, dict[str, tarfile.TarInfo]] = {}
+    try:
+        with path.open("rb") as file:
+            _check_plain(path, file.read(8))
+            file.seek(0)
+            with tarfile.open(fileobj=file, mode="r:") as tar:
+                for member in tar:
+                    _enter(samples, member, path)
+                _check_end(path, file, tar.offset)
+            end = file.seek(0, 2)
+            return [_sample(path, key, files, end) for key, files in samples.items()]
+    except OSError as error:
+        raise AcclimateError(f"cannot read the shard {path}: {error.strerror or error}") from error
+    except tarfile.TarError as error:
+        raise AcclimateError(
+            f"expected a whole tar file at {path}, got: {error}; get the shard again"
+        ) from error
+
+
+def _check_plain(path: Path, head: bytes) -> None:
+    for magic, tool in _COMPRESSED.items():
+        if head.startswith(magic):
+            raise AcclimateError(
+                f"{path} is compressed, and pictures in it cannot be read in any order; unpack it "
+                f"to a plain .tar first ({tool} {path.name})"
+            )
+
+
+def _check_end(path: Path, file: BinaryIO, offset: int) -> None:
+    """Refuse what tarfile takes for the end without a word: a cut, damage, a second tar."""
+    file.seek(offset)
+    rest = file.read(_LONGEST_END)
+    if rest[:_BLOCK] != bytes(_BLOCK):
+        raise AcclimateError(
+            f"expected a whole tar file at {path}, but after {offset:,} bytes there is neither a "
+            "file nor the mark of the end: it is cut short or damaged; get the shard again"
+        )
+    if rest.strip(b"\0"):
+        raise AcclimateError(
+            f"{path} goes on after its end, as tar files do that were put together with cat; give "
+            "its parts one by one"
+        )
+
+
+def _enter(
+    samples: dict[str, dict[str, tarfile.TarInfo]], member: tarfile.TarInfo, path: Path
+) -> None:
+    folder, slash, name = member.name.rpartition("/")
+    stem, dot, ending = name.partition(".")
+    # Hidden files (as macOS adds them) and folders are no part of any sample.
+    if not member.isreg() or member.issparse() or not stem or not dot:
+        return
+    files = samples.setdefault(folder + slash + stem, {})
+    if ending.lower() in files:
+        raise AcclimateError(f"expected each file once in {path}, got {member.name} twice")
+    files[ending.lower()] = member
+
+
+def _sample(path: Path, key: str, files: dict[str, tarfile.TarInfo], end: int) -> Sample:
+    pictures = [ending for ending in files if f".{ending}" in EXTENSIONS]
+    if len(pictures) > 1:
+        raise AcclimateError(
+            f"expected one picture in each sample, {key} in {path} has {', '.join(pictures)}"
+        )
+    if not pictures:
+        return Sample(path, key, problem=f"no picture (only {', '.join(sorted(files))})")
+    picture = files[pictures[0]]
+    if picture.offset_data + picture.size > end:
+        raise AcclimateError(f"{path} is cut short within {picture.name}; get the shard again")
+    return Sample(path, key, picture.offset_data, picture.size, _label(path, key, files))
+
+
+def _label(path: Path, key: str, files: dict[str, tarfile.TarInfo]) -> int:
+    kind = next((ending for ending in ("cls", "json") if ending in files), None)
+    if kind is None:
+        return -1
+    with path.open("rb") as file:
+        file.seek(files[kind].offset_data)
+        content = file.read(files[kind].size)
+    try:
+        if kind == "cls":
+            return int(content)
+        label = json.loads(content).get("label", -1)
+        if type(label) is not int:
+            raise ValueError(f"label {label!r}")
+    except (ValueError, AttributeError, RecursionError) as error:
+        wanted = "a class number" if kind == "cls" else 'a class number as "label"'
+        raise AcclimateError(
+            f"expected {wanted} in {key}.{kind} of {path}, got {content[:40]!r}"
+        ) from error
+    return label
 
 
 class ShardSource(EncodedSource):

@@ -18,7 +18,7 @@ from acclimate.data.corruptions import (
     corrupt_numbered,
     named_in_results,
 )
-from acclimate.data.corruptions._batch import SMALLEST_SIDE
+from acclimate.data.corruptions.corrupt import SMALLEST_SIDE
 from acclimate.data.corruptions.digital import stored_as_jpeg
 from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from acclimate.demo.digits import PREPROCESSING, digits
-from acclimate.demo.model import build_network
+from acclimate.demo import PREPROCESSING, build_network, digits
 
 __all__ = ["main"]
 

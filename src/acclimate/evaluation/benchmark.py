@@ -12,8 +12,8 @@ import torch
 from tqdm.auto import tqdm
 
 from acclimate._version import __version__
-from acclimate.adaptation import adapt
-from acclimate.copying import choose_device, copy_model
+from acclimate.adaptation.adapt import adapt
+from acclimate.adaptation.folder import fingerprint
 from acclimate.data import ImageSource
 from acclimate.data.base import digest
 from acclimate.errors import AcclimateError
@@ -22,10 +22,10 @@ from acclimate.evaluation.parts import Part
 from acclimate.evaluation.report import Report
 from acclimate.evaluation.single import Evaluation, evaluate
 from acclimate.evaluation.store import ResultFile
+from acclimate.methods.registry import get_recipe
 from acclimate.metrics import confusions, most_predicted
 from acclimate.models import LoadedModel
-from acclimate.recipes import get_recipe
-from acclimate.run_folder import fingerprint
+from acclimate.models.device import choose_device, copy_model
 
 __all__ = ["Report", "evaluate_parts"]
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from acclimate.adaptation import adapt
+from acclimate.adaptation.adapt import adapt
 from acclimate.data import ImageSource
 from acclimate.evaluation.single import evaluate
 from acclimate.metrics import ErrorCounts, Figure
-from acclimate.normalization import batch_norm_layers
+from acclimate.parts.normalization import batch_norm_layers
 
 __all__ = ["Forgetting", "forgetting"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from acclimate.corruption_names import plain_shift
+from acclimate.data.names import plain_shift
 from acclimate.metrics import (
     CORRUPTIONS,
     DOMAINS,

@@ -8,19 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acclimate.answers import Answers
-from acclimate.copying import choose_device, floating_dtype
+from acclimate.adaptation.passes import Answers, Passes
 from acclimate.data import ImageSource
 from acclimate.errors import AcclimateError
-from acclimate.metrics import (
-    Calibration,
-    ErrorCounts,
-    Scoring,
-    filtered_error,
-    unmappable_share,
-)
-from acclimate.outputs import logits_of
-from acclimate.passes import Passes
+from acclimate.metrics import Calibration, ErrorCounts, Scoring, filtered_error, unmappable_share
+from acclimate.models.device import choose_device, floating_dtype
+from acclimate.models.outputs import logits_of
 
 __all__ = ["Evaluation", "evaluate"]
 

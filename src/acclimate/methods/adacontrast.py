@@ -34,19 +34,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acclimate.methods.crops import random_crops, sides
-from acclimate.methods.views import lit, moved
-from acclimate.objectives import Objective
-from acclimate.optimizers import SGD
-from acclimate.outputs import Outputs, find_classifier
-from acclimate.parts import PARTS, check_range
+from acclimate.methods.views import lit, moved, random_crops, sides
+from acclimate.models.outputs import Outputs, find_classifier
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.objectives import Objective
+from acclimate.parts.optimizers import SGD
+from acclimate.parts.selectors import All
+from acclimate.parts.teachers import MovingAverage
 from acclimate.recipe import Recipe
-from acclimate.selectors import All
-from acclimate.teachers import MovingAverage
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["ADACONTRAST", "AdaContrast", "contrastive", "votes"]
 

@@ -30,11 +30,11 @@ from torch import Tensor
 
 from acclimate.errors import unknown_name
 from acclimate.methods.tent import TENT
-from acclimate.objectives import Objective, entropy
-from acclimate.parts import PARTS, check_range
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.objectives import Objective, entropy
 
 if TYPE_CHECKING:
-    from acclimate.step import Step
+    from acclimate.parts.base import Step
 
 __all__ = ["CONJUGATE", "Conjugate", "poly_conjugate", "squared_conjugate"]
 

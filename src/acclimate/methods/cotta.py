@@ -30,18 +30,18 @@ import torch
 from torch import Tensor
 
 from acclimate.methods.views import Draws, generator_on, jittered
-from acclimate.optimizers import SGD
-from acclimate.outputs import Outputs
-from acclimate.parts import PARTS, check_range
-from acclimate.predictors import TeacherAnswers
+from acclimate.models.outputs import Outputs
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.optimizers import SGD
+from acclimate.parts.predictors import TeacherAnswers
+from acclimate.parts.regularizers import Regularizer
+from acclimate.parts.selectors import All
+from acclimate.parts.teachers import MovingAverage, TeacherWeights
 from acclimate.recipe import Recipe
-from acclimate.regularizers import Regularizer
-from acclimate.selectors import All
-from acclimate.teachers import MovingAverage, TeacherWeights
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["COTTA", "AugmentationAveraged", "StochasticRestore", "averaged"]
 

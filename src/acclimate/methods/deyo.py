@@ -31,18 +31,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acclimate.filters import EntropyMargin
-from acclimate.methods.crops import sides
 from acclimate.methods.sar import EarlyAffine
-from acclimate.methods.views import Draws
-from acclimate.objectives import CrossEntropy, entropy
-from acclimate.optimizers import SGD
-from acclimate.parts import PARTS, check_range
+from acclimate.methods.views import Draws, sides
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.filters import EntropyMargin
+from acclimate.parts.objectives import CrossEntropy, entropy
+from acclimate.parts.optimizers import SGD
 from acclimate.recipe import Recipe
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["DEYO", "ShapeBound", "shuffled_patches"]
 

@@ -20,18 +20,18 @@ from torch.func import functional_call
 
 from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
-from acclimate.methods.crops import random_crops
-from acclimate.objectives import Objective
-from acclimate.optimizers import Adam
-from acclimate.outputs import find_classifier
-from acclimate.parts import PARTS, check_range
+from acclimate.methods.views import random_crops
+from acclimate.models.outputs import find_classifier
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.objectives import Objective
+from acclimate.parts.optimizers import Adam
+from acclimate.parts.selectors import All
+from acclimate.parts.teachers import MovingAverage
 from acclimate.recipe import Recipe
-from acclimate.selectors import All
-from acclimate.teachers import MovingAverage
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["DINO", "Dino", "DinoHead", "distillation"]
 

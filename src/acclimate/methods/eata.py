@@ -31,17 +31,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate import parallel
-from acclimate.copying import floating_dtype
 from acclimate.data import batches, open_images
 from acclimate.errors import AcclimateError
 from acclimate.methods.eta import ETA
 from acclimate.models import preprocessing_of
-from acclimate.parts import PARTS, check_range
-from acclimate.regularizers import Regularizer
+from acclimate.models.device import floating_dtype
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.regularizers import Regularizer
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["EATA", "FisherAnchor"]
 

@@ -10,7 +10,7 @@ gradient. Where no image counts there is no backward pass.
 
 Defaults are the paper's for ImageNet and a ResNet-50: SGD with momentum 0.9, rate 0.00025, batches
 of 64; d is 0.05 for 1,000 classes and 0.4 for 10 there, and a power law between here (see
-:class:`~acclimate.filters.ReliableDiverse`).
+:class:`~acclimate.parts.filters.ReliableDiverse`).
 
 What differs: the margin is the text's, 0.4 log C, for any number of classes, where ports of the
 code carry log(1000) / 2 - 1 along. The images that do not count are skipped as a whole batch only:
@@ -20,9 +20,9 @@ batch are needed.
 
 from __future__ import annotations
 
-from acclimate.filters import ReliableDiverse
-from acclimate.objectives import CrossEntropy
-from acclimate.optimizers import SGD
+from acclimate.parts.filters import ReliableDiverse
+from acclimate.parts.objectives import CrossEntropy
+from acclimate.parts.optimizers import SGD
 from acclimate.recipe import Recipe
 
 __all__ = ["ETA"]

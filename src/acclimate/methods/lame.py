@@ -25,13 +25,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, cdist
 
-from acclimate.normalization import Source
-from acclimate.parts import PARTS, check_range
-from acclimate.predictors import Predictor
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.normalization import Source
+from acclimate.parts.predictors import Predictor
 from acclimate.recipe import Recipe
 
 if TYPE_CHECKING:
-    from acclimate.step import Step
+    from acclimate.parts.base import Step
 
 __all__ = ["LAME", "Lame", "agreed", "nearest"]
 

@@ -28,18 +28,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acclimate.methods.crops import random_crops
-from acclimate.methods.views import Draws
-from acclimate.normalization import Mixture
-from acclimate.objectives import Objective
-from acclimate.optimizers import SGD
-from acclimate.parts import PARTS, check_range
+from acclimate.methods.views import Draws, random_crops
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.normalization import Mixture
+from acclimate.parts.objectives import Objective
+from acclimate.parts.optimizers import SGD
+from acclimate.parts.selectors import All
 from acclimate.recipe import Recipe
-from acclimate.selectors import All
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["MEMO", "MarginalEntropy", "SingleImage", "marginal_entropy", "mixed"]
 

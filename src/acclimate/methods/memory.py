@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from acclimate.filters import Filter
-from acclimate.objectives import entropy
-from acclimate.parts import check_range
+from acclimate.parts.base import check_range
+from acclimate.parts.filters import Filter
+from acclimate.parts.objectives import entropy
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["Kept", "Memory", "MemoryState", "most_frequent"]
 

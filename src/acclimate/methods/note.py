@@ -34,14 +34,14 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from acclimate.methods.memory import Kept, Memory, MemoryState, most_frequent
-from acclimate.normalization import Running, StatisticsControl
-from acclimate.objectives import CrossEntropy
-from acclimate.optimizers import Adam
-from acclimate.parts import PARTS, check_range
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.normalization import Running, StatisticsControl
+from acclimate.parts.objectives import CrossEntropy
+from acclimate.parts.optimizers import Adam
 from acclimate.recipe import Recipe
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
+    from acclimate.learner.learner import Learner
 
 __all__ = ["NOTE", "InstanceAware", "PredictionBalancedReservoir", "shrunk"]
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from acclimate.methods.eta import ETA
-from acclimate.parts import PARTS, check_range
-from acclimate.regularizers import Regularizer, forget
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.regularizers import Regularizer, forget
 
 if TYPE_CHECKING:
-    from acclimate.step import Step
+    from acclimate.parts.base import Step
 
 __all__ = ["RDUMB", "PeriodicReset"]
 

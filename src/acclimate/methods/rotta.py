@@ -33,18 +33,18 @@ from torch import Tensor
 
 from acclimate.methods.memory import Kept, Memory, MemoryState, most_frequent
 from acclimate.methods.views import Draws, jittered
-from acclimate.normalization import Running
-from acclimate.objectives import Objective, tempered_cross_entropy
-from acclimate.optimizers import Adam
-from acclimate.outputs import Outputs
-from acclimate.parts import PARTS, check_range
-from acclimate.predictors import TeacherAnswers
+from acclimate.models.outputs import Outputs
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.normalization import Running
+from acclimate.parts.objectives import Objective, tempered_cross_entropy
+from acclimate.parts.optimizers import Adam
+from acclimate.parts.predictors import TeacherAnswers
+from acclimate.parts.teachers import MovingAverage, TeacherWeights
 from acclimate.recipe import Recipe
-from acclimate.teachers import MovingAverage, TeacherWeights
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["ROTTA", "AugmentedStudent", "CategoryBalancedMemory", "RobustMovingAverage"]
 

@@ -32,17 +32,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from acclimate.filters import EntropyMargin
-from acclimate.objectives import CrossEntropy
-from acclimate.optimizers import SGD
-from acclimate.parts import PARTS, Closure, check_range
+from acclimate.parts.base import PARTS, Closure, check_range
+from acclimate.parts.filters import EntropyMargin
+from acclimate.parts.objectives import CrossEntropy
+from acclimate.parts.optimizers import SGD
+from acclimate.parts.regularizers import Regularizer, forget
+from acclimate.parts.selectors import NormAffine, is_norm
 from acclimate.recipe import Recipe
-from acclimate.regularizers import Regularizer, forget
-from acclimate.selectors import NormAffine, is_norm
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["SAR", "EarlyAffine", "Recovery", "SharpnessAware", "norm_stages"]
 

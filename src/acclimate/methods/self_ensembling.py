@@ -28,17 +28,17 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from acclimate.methods.views import Draws, moved
-from acclimate.objectives import Objective
-from acclimate.optimizers import Adam
-from acclimate.parts import PARTS, check_range
-from acclimate.predictors import TeacherAnswers
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.objectives import Objective
+from acclimate.parts.optimizers import Adam
+from acclimate.parts.predictors import TeacherAnswers
+from acclimate.parts.selectors import All
+from acclimate.parts.teachers import MovingAverage
 from acclimate.recipe import Recipe
-from acclimate.selectors import All
-from acclimate.teachers import MovingAverage
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["SELF_ENSEMBLING", "Ensembling", "disagreement", "sure", "unevenness"]
 

@@ -25,14 +25,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate import parallel
-from acclimate.objectives import Objective, entropy
-from acclimate.optimizers import SGD
-from acclimate.parts import PARTS, check_range
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.objectives import Objective, entropy
+from acclimate.parts.optimizers import SGD
+from acclimate.parts.selectors import Backbone
 from acclimate.recipe import Recipe
-from acclimate.selectors import Backbone
 
 if TYPE_CHECKING:
-    from acclimate.step import Step
+    from acclimate.parts.base import Step
 
 __all__ = ["SHOT_IM", "InformationMaximization", "negative_diversity"]
 

@@ -41,19 +41,19 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from acclimate.adapters import insert_input_adapter, remove_input_adapter
-from acclimate.copying import floating_dtype
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.sar import EarlyAffine
-from acclimate.objectives import Objective
-from acclimate.optimizers import Adam
-from acclimate.parts import PARTS, check_range
+from acclimate.models.device import floating_dtype
+from acclimate.parts.adapters import insert_input_adapter, remove_input_adapter
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.objectives import Objective
+from acclimate.parts.optimizers import Adam
+from acclimate.parts.regularizers import Regularizer
 from acclimate.recipe import Recipe
-from acclimate.regularizers import Regularizer
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["SLR", "Diversity", "InputModule", "InputTransformation", "LikelihoodRatio", "log_odds"]
 

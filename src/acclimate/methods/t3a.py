@@ -26,16 +26,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
-from acclimate.normalization import Source
-from acclimate.objectives import entropy
-from acclimate.outputs import find_classifier
-from acclimate.parts import PARTS, check_range
-from acclimate.predictors import Predictor
+from acclimate.models.outputs import find_classifier
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.normalization import Source
+from acclimate.parts.objectives import entropy
+from acclimate.parts.predictors import Predictor
 from acclimate.recipe import Recipe
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["T3A", "TemplateAdjustment", "surest"]
 

@@ -14,8 +14,8 @@ The paper's own ENT (``--recipe ent``) has the same loss at other rates, and mor
 
 from __future__ import annotations
 
-from acclimate.objectives import CrossEntropy
-from acclimate.optimizers import SGD
+from acclimate.parts.objectives import CrossEntropy
+from acclimate.parts.optimizers import SGD
 from acclimate.recipe import Recipe
 
 __all__ = ["TENT"]

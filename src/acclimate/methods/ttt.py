@@ -36,18 +36,18 @@ from torch.func import functional_call
 
 from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
-from acclimate.methods.crops import random_crops, sides
-from acclimate.normalization import Source
-from acclimate.objectives import Objective
-from acclimate.optimizers import SGD
-from acclimate.outputs import find_classifier
-from acclimate.parts import PARTS, check_range
+from acclimate.methods.views import random_crops, sides
+from acclimate.models.outputs import find_classifier
+from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.normalization import Source
+from acclimate.parts.objectives import Objective
+from acclimate.parts.optimizers import SGD
+from acclimate.parts.selectors import Backbone
 from acclimate.recipe import Recipe
-from acclimate.selectors import Backbone
 
 if TYPE_CHECKING:
-    from acclimate.learner import Learner
-    from acclimate.step import Step
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
 
 __all__ = ["QUARTERS", "TTT", "Rotation", "turned"]
 

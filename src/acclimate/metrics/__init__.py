@@ -1,9 +1,8 @@
 """Scores of predictions: with labels and without."""
 
+from acclimate.data.scoring import Scoring
 from acclimate.metrics.bootstrap import bootstrap_interval
 from acclimate.metrics.calibration import Calibration, ReliabilityBin, ece
-from acclimate.metrics.corruption_error import MeanCorruptionError, mce
-from acclimate.metrics.domain_error import MeanDomainError, mde
 from acclimate.metrics.error import ErrorCounts, top_k_error
 from acclimate.metrics.figure import Figure
 from acclimate.metrics.predictions import (
@@ -30,10 +29,16 @@ from acclimate.metrics.published import (
     published_domains,
 )
 from acclimate.metrics.rank import RankCorrelations, rank_correlations, spearman
-from acclimate.metrics.relative_error import RelativeError, mean_error
-from acclimate.metrics.scoring import Scoring
+from acclimate.metrics.relative_error import (
+    MeanCorruptionError,
+    MeanDomainError,
+    RelativeError,
+    mce,
+    mde,
+    mean_error,
+)
+from acclimate.metrics.scores import Scores, Tally
 from acclimate.metrics.table import ErrorTable
-from acclimate.metrics.tally import Scores, Tally
 
 __all__ = [
     "ALEXNET_CORRUPTIONS",

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
-from acclimate.metrics._checks import check_shapes, known_labels, refuse
 from acclimate.metrics.bootstrap import check_draws, percentile_interval
+from acclimate.metrics.error import check_shapes, known_labels, refuse
 from acclimate.metrics.figure import Figure
 
 __all__ = ["Calibration", "ReliabilityBin", "ece"]

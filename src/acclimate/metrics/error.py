@@ -9,13 +9,63 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from acclimate.data.scoring import Scoring
 from acclimate.errors import AcclimateError
-from acclimate.metrics._checks import check_shapes, known_labels, refuse
 from acclimate.metrics.bootstrap import binomial_errors, check_draws, percentile_interval
 from acclimate.metrics.figure import Figure
-from acclimate.metrics.scoring import Scoring
 
-__all__ = ["ErrorCounts", "top_k_error"]
+__all__ = ["ErrorCounts", "check_shapes", "known_labels", "refuse", "top_k_error"]
+
+
+def check_shapes(logits: Tensor, labels: Tensor) -> None:
+    """Refuse what is not N × classes logits with N whole-number labels; costs no wait."""
+    if logits.ndim != 2 or logits.shape[1] == 0 or not logits.is_floating_point():
+        raise AcclimateError(
+            "expected logits as floating-point numbers of shape images × classes, got "
+            f"{logits.dtype} of shape {tuple(logits.shape)}"
+        )
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise AcclimateError(
+            f"expected labels as whole numbers (class indices), got {labels.dtype}"
+        )
+    if labels.shape != (len(logits),):
+        raise AcclimateError(
+            f"expected a label for each of the {len(logits)} images, got labels of shape "
+            f"{tuple(labels.shape)}; use -1 where a label is not known"
+        )
+
+
+def known_labels(labels: Tensor, *, classes: int, scoring: Scoring | None) -> tuple[Tensor, Tensor]:
+    """Which labels count, and how many are no label at all (neither -1 nor a class)."""
+    last: Tensor | int = classes - 1
+    if scoring is not None and scoring.label_of is not None:
+        last = scoring.label_of.to(labels.device).max()
+    known = (labels >= 0) & (labels <= last)
+    if scoring is not None and scoring.keep is not None and scoring.label_of is None:
+        known &= torch.isin(labels, scoring.keep.to(labels.device))
+    return known, ((labels != -1) & ~known).sum()
+
+
+def refuse(*, images: int, labelled: int, outside: int, nan: int) -> None:
+    """Refuse sums of which no figure can be made."""
+    if images == 0:
+        raise AcclimateError("expected predictions to score, got none; is the data set empty?")
+    if outside:
+        raise AcclimateError(
+            "expected labels from 0 up to the last class, or -1 for unknown, got "
+            f"{outside:,} others among {images:,}; are these the labels of another data set, or "
+            "counted from 1?"
+        )
+    if nan:
+        raise AcclimateError(
+            f"expected numbers as logits, got NaN for {nan:,} of {images:,} images; the model "
+            "has diverged: use the guard, or a smaller learning rate"
+        )
+    if labelled == 0:
+        raise AcclimateError(
+            f"expected at least one known label, got {images:,} images with label -1; an error "
+            "needs labels (what needs none is in acclimate.metrics.Tally)"
+        )
 
 
 def top_k_error(

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from acclimate.data.scoring import Scoring
 from acclimate.errors import AcclimateError
-from acclimate.metrics.corruption_error import MeanCorruptionError, mce
 from acclimate.metrics.error import ErrorCounts
 from acclimate.metrics.figure import Figure
-from acclimate.metrics.measured import SEVERITIES
-from acclimate.metrics.relative_error import mean_error
-from acclimate.metrics.scoring import Scoring
+from acclimate.metrics.relative_error import SEVERITIES, MeanCorruptionError, mce, mean_error
 
 __all__ = ["ErrorTable"]
 

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import overload
 
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.models._source import Request, no_class_count, with_weights
-from acclimate.models.filling import fill
-from acclimate.models.layouts import colour_scale
-from acclimate.models.own import checkpoints
+from acclimate.models.filling import colour_scale, fill
 from acclimate.models.record import LoadedModel
-from acclimate.models.shipped import ARCHITECTURES, Architecture
+from acclimate.models.shipped import ARCHITECTURES, Architecture, checkpoints
+from acclimate.models.sources import Request, no_class_count, with_weights
 from acclimate.models.weights import load_weights
 
 __all__ = ["builtin_names", "load_builtin", "register_builtin", "want_trained"]
@@ -23,7 +21,7 @@ Maker = Callable[[], LoadedModel]
 
 # "module:function" is imported only when the model is asked for, so that listing stays cheap.
 _MAKERS: dict[str, str | Maker | Architecture] = {
-    "digits": "acclimate.demo.model:load_digits_model",
+    "digits": "acclimate.demo:load_digits_model",
     **ARCHITECTURES,
     **{name: checkpoint.load for name, checkpoint in checkpoints().items()},
 }

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acclimate.models._optional import import_optional
-from acclimate.models._source import Request, no_class_count
-from acclimate.models._torchvision import import_torchvision
 from acclimate.models.filling import fill
 from acclimate.models.record import LoadedModel
+from acclimate.models.sources import Request, import_optional, no_class_count
+from acclimate.models.torchvision_import import import_torchvision
 from acclimate.models.weights import load_weights
 
 __all__ = ["DinoClassifier", "load_dino"]

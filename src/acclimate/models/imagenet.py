@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acclimate.data.imagenet import imagenet_classes
-from acclimate.data.labels import ClassList
+from acclimate.data.labels import ClassList, imagenet_classes
 
 __all__ = ["imagenet_classes", "with_imagenet_ids"]
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models import source_timm, source_torchvision
-from acclimate.models._source import Request, Source
 from acclimate.models.builtin import builtin_names, load_builtin
-from acclimate.models.origin import Origin
 from acclimate.models.paper import load_paper, outline_paper, paper_names
 from acclimate.models.record import LoadedModel
 from acclimate.models.source_hf import load_hf, origin_hf, outline_hf
 from acclimate.models.source_python import load_python
+from acclimate.models.sources import Origin, Request, Source
 from acclimate.models.written import read_written
 
 __all__ = ["list_models", "load", "origin", "outline"]

@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 import torch
 
-from acclimate.data.imagenet import imagenet_classes
+from acclimate.data.labels import imagenet_classes
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.models._source import Request, no_class_count
 from acclimate.models.dino import DinoClassifier, load_dino
 from acclimate.models.record import LoadedModel
 from acclimate.models.source_timm import load_timm, outline_timm
 from acclimate.models.source_torchvision import load_torchvision, outline_torchvision
+from acclimate.models.sources import Request, no_class_count
 
 __all__ = ["PaperModel", "find_record", "load_paper", "outline_paper", "paper_names", "preset_name"]
 

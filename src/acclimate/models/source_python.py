@@ -14,9 +14,9 @@ from typing import Any
 from torch import nn
 
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.models._source import Request, no_class_count, with_weights
 from acclimate.models.record import LoadedModel
 from acclimate.models.source_timm import preprocessing_of
+from acclimate.models.sources import Request, no_class_count, with_weights
 
 __all__ = ["load_python"]
 

@@ -12,20 +12,20 @@ from torch import nn
 
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.models._hub import hub_answers, kept_offline
-from acclimate.models._optional import import_optional
-from acclimate.models._source import (
+from acclimate.models.filling import fill
+from acclimate.models.hub import hub_answers, kept_offline
+from acclimate.models.imagenet import imagenet_classes
+from acclimate.models.record import LoadedModel
+from acclimate.models.sources import (
     NOT_LOADED,
+    Origin,
     Request,
     check_class_count,
+    import_optional,
     unknown_model,
     unreachable,
 )
-from acclimate.models._torchvision import import_torchvision
-from acclimate.models.filling import fill
-from acclimate.models.imagenet import imagenet_classes
-from acclimate.models.origin import Origin
-from acclimate.models.record import LoadedModel
+from acclimate.models.torchvision_import import import_torchvision
 from acclimate.models.weights import load_weights
 
 __all__ = ["load_timm", "origin_timm", "outline_timm", "preprocessing_of", "timm_names"]

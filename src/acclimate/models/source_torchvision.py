@@ -11,19 +11,19 @@ from torch import Tensor, nn
 
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import unknown_name
-from acclimate.models._optional import import_optional
-from acclimate.models._source import (
+from acclimate.models.filling import fill
+from acclimate.models.imagenet import with_imagenet_ids
+from acclimate.models.record import LoadedModel
+from acclimate.models.sources import (
     NOT_LOADED,
+    Origin,
     Request,
     check_class_count,
+    import_optional,
     unknown_model,
     unreachable,
 )
-from acclimate.models._torchvision import import_torchvision
-from acclimate.models.filling import fill
-from acclimate.models.imagenet import with_imagenet_ids
-from acclimate.models.origin import Origin
-from acclimate.models.record import LoadedModel
+from acclimate.models.torchvision_import import import_torchvision
 from acclimate.models.weights import load_weights
 
 __all__ = [

@@ -7,7 +7,7 @@ from acclimate.pretraining.ensembling import SelfEnsembling
 from acclimate.pretraining.examples import Examples, load_examples, read_pictures
 from acclimate.pretraining.methods import METHODS, AugMix, Method, Vanilla
 from acclimate.pretraining.plan import Plan
-from acclimate.pretraining.schedule import learning_rate
+from acclimate.pretraining.stepping import learning_rate
 from acclimate.pretraining.training import Trained, pretrain
 from acclimate.pretraining.ttt import Ttt
 from acclimate.pretraining.uda_ss import UdaSs

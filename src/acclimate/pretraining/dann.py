@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from acclimate.parts import check_range
+from acclimate.parts.base import check_range
 from acclimate.pretraining.augment import crop_and_flip, relit
-from acclimate.pretraining.checks import check_colour
-from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
+from acclimate.pretraining.methods import METHODS, Batch, Forward, Method, check_colour
 
 __all__ = ["Dann", "reversal", "reversed_gradient"]
 

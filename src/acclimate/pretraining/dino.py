@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from acclimate.methods.crops import random_crops
 from acclimate.methods.dino import GLOBAL_CROPS, DinoHead, distillation
-from acclimate.outputs import find_classifier
-from acclimate.parts import check_range
+from acclimate.methods.views import random_crops
+from acclimate.models.outputs import find_classifier
+from acclimate.parts.base import check_range
 from acclimate.pretraining.augment import crop_and_flip, recoloured
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from acclimate.errors import AcclimateError
 from acclimate.methods.self_ensembling import disagreement, sure, unevenness
 from acclimate.methods.views import moved
-from acclimate.parts import check_range
+from acclimate.parts.base import check_range
 from acclimate.pretraining.augment import relit
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 

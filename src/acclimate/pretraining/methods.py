@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from acclimate.parts import check_range
+from acclimate.errors import AcclimateError
+from acclimate.parts.base import check_range
 from acclimate.pretraining.augment import crop_and_flip
 from acclimate.pretraining.augmix import augmix
 from acclimate.registry import Registry
 
-__all__ = ["METHODS", "AugMix", "Batch", "Forward", "Method", "Vanilla"]
+__all__ = ["METHODS", "AugMix", "Batch", "Forward", "Method", "Vanilla", "check_colour"]
 
 Forward: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Model input to logits and to the features they were made of (N × features)."""
@@ -120,3 +121,9 @@ class AugMix(Method):
         apart = [functional.kl_div(mean, p, reduction="batchmean") for p in probabilities]
         entropy = functional.cross_entropy(logits[0], batch.labels)
         return entropy + self.consistency * torch.stack(apart).mean()
+
+
+def check_colour(options: Any) -> None:
+    """Refuse ``colour``, which is a way to change the brightness, where that is not changed."""
+    if options.colour and not options.intensity:
+        raise AcclimateError("expected intensity=true with colour=true, got intensity=false")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +12,82 @@ from torch import Tensor, nn
 
 from acclimate.acceleration import Acceleration
 from acclimate.errors import AcclimateError
-from acclimate.outputs import find_classifier, logits_of
+from acclimate.models.outputs import find_classifier, logits_of
 from acclimate.pretraining.examples import Examples
 from acclimate.pretraining.methods import Batch, Method
-from acclimate.pretraining.optimizer import make_optimizer
 from acclimate.pretraining.plan import Plan
-from acclimate.pretraining.schedule import learning_rate
-from acclimate.pretraining.tapping import Tap
 
-__all__ = ["Stepper", "output_count"]
+__all__ = ["Stepper", "Tap", "learning_rate", "make_optimizer", "output_count"]
+
+
+class Tap:
+    """What the classifier was fed in the last forward pass; nothing where nobody asked.
+
+    >>> import torch
+    >>> layer = nn.Linear(4, 2)
+    >>> tap = Tap(layer)
+    >>> tap.features(layer(torch.zeros(3, 4))).shape
+    torch.Size([3, 4])
+    """
+
+    def __init__(self, classifier: nn.Module | None) -> None:
+        self._fed: Tensor | None = None
+        self._hook = (
+            None if classifier is None else classifier.register_forward_pre_hook(self._keep)
+        )
+
+    def _keep(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._fed = inputs[0].flatten(1)
+
+    def features(self, logits: Tensor) -> Tensor:
+        """N × features; N × 0 where they are not tapped."""
+        return logits[:, :0] if self._fed is None else self._fed
+
+    def remove(self) -> None:
+        """Leave the model as it was."""
+        self._fed = None
+        if self._hook is not None:
+            self._hook.remove()
+
+
+def make_optimizer(model: nn.Module, plan: Plan) -> torch.optim.Optimizer:
+    """SGD or Adam over everything in a module that learns.
+
+    >>> type(make_optimizer(nn.Linear(2, 2), Plan(optimizer="adam"))).__name__
+    'AdamW'
+    """
+    groups = _groups(model, plan.weight_decay)
+    if plan.optimizer == "adam":
+        return torch.optim.AdamW(groups, lr=plan.lr)
+    momentum, on_gpu = plan.momentum, next(model.parameters()).is_cuda
+    return torch.optim.SGD(
+        groups, lr=plan.lr, momentum=momentum, nesterov=momentum > 0, fused=on_gpu
+    )
+
+
+def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Weights decay; scales, shifts and biases, which have one dimension, do not."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+
+
+_WARM_UP = 0.2
+
+
+def learning_rate(step: int, *, steps: int, peak: float) -> float:
+    """Up in a straight line for a fifth of the way, then down along a cosine to 0.
+
+    >>> [round(learning_rate(s, steps=10, peak=1.0), 2) for s in (0, 1, 2, 6, 10)]
+    [0.33, 0.67, 1.0, 0.5, 0.0]
+    """
+    warm = max(1, round(_WARM_UP * steps))
+    if step < warm:
+        return peak * (step + 1) / (warm + 1)
+    share = (step - warm) / max(1, steps - warm)
+    return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
 
 
 class Stepper:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,140 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError
-from acclimate.pretraining.checkpointing import CHECKPOINT, Checkpoint, Progress
+from acclimate.files import write_files
+from acclimate.learner.state import pack, under, unpack
 from acclimate.pretraining.examples import Examples
 from acclimate.pretraining.methods import Method
 from acclimate.pretraining.plan import Plan
 from acclimate.pretraining.stepping import Stepper
 
-__all__ = ["Trained", "pretrain"]
+__all__ = ["CHECKPOINT", "Checkpoint", "Progress", "Trained", "differences", "pretrain"]
+
+CHECKPOINT = "pretrain.safetensors"
+
+
+@dataclass
+class Progress:
+    """How far a training is: epochs, their mean losses, and the seconds they took."""
+
+    epoch: int = 0
+    losses: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A file, and what two calls have to share for one to go on where the other stopped.
+
+    Attributes:
+        path: the file.
+        plan: how long and how fast.
+        method: what is minimised.
+        identity: what else there is, the data above all.
+    """
+
+    path: Path
+    plan: Plan
+    method: Method
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+        """Write all of it or, where that fails, nothing."""
+        tensors = {f"state/{k}": v for k, v in model.state_dict().items()}
+        tensors |= {f"optimizer/{k}": v for k, v in pack(optimizer).items()}
+        record = {
+            **self.identity,
+            "plan": asdict(self.plan),
+            "method": repr(self.method),
+            "revision": self.method.revision,
+            **asdict(progress),
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_files({self.path: tensors_writer(tensors, record)})
+
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+        """Put back what was saved, if it is of this training; nothing was before the first epoch.
+
+        A file that cannot be gone on with is left for the user to judge.
+        """
+        if not self.path.exists():
+            return Progress()
+        try:
+            tensors, record = read_tensors(self.path)
+        except AcclimateError as error:
+            raise AcclimateError(f"{error}; delete that file to start anew") from error
+        try:
+            progress = Progress(**{each.name: record[each.name] for each in fields(Progress)})
+            others = differences(record, self.plan, self.method, self.identity)
+            if others:
+                raise AcclimateError(
+                    f"{self.path} is of another training ({', '.join(others)}); "
+                    "choose another folder"
+                )
+            self._fill(model, under("state/", tensors))
+            unpack(optimizer, under("optimizer/", tensors))
+        except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
+            raise AcclimateError(
+                f"{self.path} is damaged or no checkpoint of pretrain ({type(error).__name__}: "
+                f"{error}); delete that file to start anew"
+            ) from error
+        return progress
+
+    def _fill(self, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError as error:
+            first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+            raise AcclimateError(f"{self.path} is of another architecture: {first}") from error
+
+
+def differences(
+    record: Mapping[str, Any], plan: Plan, method: Method, identity: Mapping[str, Any]
+) -> list[str]:
+    """In what a stored training differs from the one asked for, option by option.
+
+    Options that came later had their defaults, so that older trainings can be gone on with.
+
+    >>> from acclimate.pretraining import Vanilla
+    >>> record = {"plan": {"epochs": 5}, "method": "Vanilla(margin=2)", "data": "abc"}
+    >>> differences(record, Plan(epochs=6), Vanilla(), {"data": "abc"})
+    ['epochs: 5, now 6', 'margin: 2, now 4']
+    """
+    kind, options = _called(record["method"])
+    found = [
+        (name, record.get(name), value)
+        for name, value in identity.items()
+        if record.get(name) != value
+    ]
+    found += _unlike(record["plan"], plan)
+    if kind != type(method).__name__:
+        found.append(("method", kind, type(method).__name__))
+    else:
+        found += _unlike(options, method)
+        revision = record.get("revision", 1)
+        if revision != method.revision:
+            found.append((f"the computation of {kind}, by revision", revision, method.revision))
+    return [f"{name}: {before}, now {now}" for name, before, now in found]
+
+
+def _unlike(stored: Mapping[str, Any], options: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, stored value and value now of the fields of a dataclass that differ."""
+    before = {each.name: each.default for each in fields(options)} | dict(stored)
+    for name, value in before.items():
+        now = getattr(options, name, "no option")
+        if value != now:
+            yield name, value, now
+
+
+def _called(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the options in the repr of a method."""
+    call = ast.parse(text, mode="eval").body
+    if not isinstance(call, ast.Call):
+        raise ValueError(f"expected a method with its options, got {text!r}")
+    options = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+    return ast.unparse(call.func), options
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.methods.ttt import QUARTERS, turned
-from acclimate.parts import check_range
+from acclimate.parts.base import check_range
 from acclimate.pretraining.augment import crop_and_flip
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 

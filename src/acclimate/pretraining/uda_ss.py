@@ -12,10 +12,9 @@ from torch.nn import functional
 
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.ttt import turned
-from acclimate.parts import check_range
+from acclimate.parts.base import check_range
 from acclimate.pretraining.augment import crop_and_flip, relit
-from acclimate.pretraining.checks import check_colour
-from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
+from acclimate.pretraining.methods import METHODS, Batch, Forward, Method, check_colour
 
 __all__ = ["UdaSs", "quarter", "upside_down"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from acclimate.errors import AcclimateError
-from acclimate.theory._numerics import (
+from acclimate.theory.numerics import (
     Array,
     check_descent,
     check_exponent,
@@ -21,7 +21,7 @@ from acclimate.theory._numerics import (
     inverse,
 )
 
-__all__ = ["ManyPoints", "simulate_points", "slope"]
+__all__ = ["ManyPoints", "equivalent_teacher", "simulate_points", "slope"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,3 +109,14 @@ def _log_softmax(z: Array) -> Array:
 
 def _centred(logits: Array) -> Array:
     return np.asarray(logits - logits.mean(axis=-2, keepdims=True))
+
+
+def equivalent_teacher(tau_s: ArrayLike, tau_t: ArrayLike, *, q: float) -> Array:
+    """The teacher temperature at which plain cross-entropy pulls the same way: 1/(1/τt + q/τs).
+
+    >>> equivalent_teacher(1.0, [0.0, 1.0, 5.0], q=0.8)  # 5 = 1/(1 - q): on the boundary τs = τt
+    array([0.        , 0.55555556, 1.        ])
+    """
+    check_exponent(q)
+    student, teacher = check_temperatures(tau_s, tau_t)
+    return np.asarray(teacher * student / (student + q * teacher))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from acclimate.theory._numerics import Array, log_sigmoid, sigmoid, sigmoid_difference
+from acclimate.theory.numerics import Array, log_sigmoid, sigmoid, sigmoid_difference
 
 __all__ = ["curvature", "loss", "student_slope", "teacher_slope"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from acclimate.theory._numerics import Array
+from acclimate.theory.numerics import Array
 
 __all__ = ["BOUNDARY", "FIGURES", "MAIN_FIGURE", "Settings"]
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from acclimate.errors import AcclimateError
 from acclimate.theory import point
-from acclimate.theory._numerics import Array, check_exponent, check_temperatures, inverse
+from acclimate.theory.numerics import Array, check_exponent, check_temperatures, inverse
 
 __all__ = ["TwoPoint"]
 

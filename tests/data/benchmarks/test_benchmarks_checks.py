@@ -8,7 +8,7 @@ import pytest
 from benchmarks_trees import class_folders
 
 from acclimate.data.benchmarks.registry import check_dataset, list_datasets
-from acclimate.data.imagenet import imagenet_classes
+from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError
 
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")

@@ -6,10 +6,10 @@ import pytest
 from benchmarks_trees import TINY, class_folders, picture
 
 from acclimate.data.benchmarks import open_dataset
-from acclimate.data.benchmarks._class_folders import list_folders, list_images
+from acclimate.data.benchmarks.class_folders import list_folders, list_images
 from acclimate.data.benchmarks.imagenet_variants import subset_classes
-from acclimate.data.folder import FolderSource
-from acclimate.data.imagenet import imagenet_classes
+from acclimate.data.files import FolderSource
+from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 

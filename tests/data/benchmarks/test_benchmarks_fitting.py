@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from acclimate.bench.job import Job
+from acclimate.bench.worker import Worker
 from acclimate.cli import main
 from acclimate.data import ClassList, Preprocessing
 from acclimate.data.arrays import ArraySource
 from acclimate.data.benchmarks import check_classes_fit, find_dataset, open_dataset
 from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
 from acclimate.data.benchmarks.stl10 import STL10_CLASSES
-from acclimate.data.imagenet import imagenet_classes
+from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.experiments.job import Job
-from acclimate.experiments.running import Worker
 from acclimate.metrics import Scoring
 
 # Four pictures are not the ten thousand that are published.

@@ -10,7 +10,7 @@ from benchmarks_trees import TINY, class_folders, picture
 
 from acclimate.data import ImageSource
 from acclimate.data.benchmarks import imagenet, open_dataset
-from acclimate.data.imagenet import imagenet_classes, imagenet_index
+from acclimate.data.labels import imagenet_classes, imagenet_index
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 IDS = imagenet_classes().ids or ()
@@ -84,7 +84,7 @@ def test_counts_are_checked_before_anything_is_read(tmp_path, monkeypatch):
     def read(*_: object, **__: object) -> None:
         raise AssertionError("read too early")
 
-    monkeypatch.setattr("acclimate.data.encoded.decode", read)
+    monkeypatch.setattr("acclimate.data.files.decode", read)
     with pytest.raises(AcclimateError, match="found 1,000"):
         open_tiny(tmp_path)
 

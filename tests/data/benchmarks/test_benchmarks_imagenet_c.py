@@ -12,7 +12,7 @@ from PIL import Image
 
 from acclimate.data import ImageSource
 from acclimate.data.benchmarks import find_dataset, imagenet_c, missing_parts, open_dataset
-from acclimate.data.imagenet import imagenet_classes
+from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 IDS = imagenet_classes().ids or ()

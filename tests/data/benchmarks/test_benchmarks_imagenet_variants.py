@@ -12,7 +12,7 @@ from benchmarks_trees import TINY, class_folders, picture
 from acclimate.data import ImageSource
 from acclimate.data.benchmarks import missing_parts, open_dataset
 from acclimate.data.benchmarks.imagenet_variants import subset_classes
-from acclimate.data.imagenet import imagenet_classes
+from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 IDS = imagenet_classes().ids or ()

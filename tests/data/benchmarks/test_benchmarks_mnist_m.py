@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from acclimate.data.benchmarks import missing_parts, mnist_m, open_dataset
-from acclimate.data.benchmarks.mnist_m_builder import build_mnist_m
+from acclimate.data.benchmarks.mnist_m import build_mnist_m
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 RANDOM = np.random.default_rng(0)

@@ -14,9 +14,9 @@ from scipy import ndimage
 from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import constants, corrupt
-from acclimate.data.corruptions._draws import Draws
-from acclimate.data.corruptions._motion import motion_kernels
 from acclimate.data.corruptions.blur import motion_blur
+from acclimate.data.corruptions.draws import Draws
+from acclimate.data.corruptions.filters import motion_kernels
 
 NAMES = ["defocus_blur", "gaussian_blur", "motion_blur", "zoom_blur"]
 SEVERITIES = range(1, 6)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from acclimate.data.corruptions._draws import LEVELS, Draws, picture_keys
+from acclimate.data.corruptions.draws import LEVELS, Draws, picture_keys
 
 KEYS = picture_keys(torch.arange(3), seed=7, name="fog", severity=2)
 

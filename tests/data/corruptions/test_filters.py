@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from acclimate.data.corruptions._filters import convolve, gaussian, pad
+from acclimate.data.corruptions.filters import convolve, gaussian, pad
 
 SCIPY_EDGE = {"repeat": "nearest", "mirror": "mirror", "reflect": "reflect"}
 EDGES = sorted(SCIPY_EDGE)

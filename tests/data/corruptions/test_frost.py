@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from acclimate.data.corruptions import PRESETS, _frost_textures, constants, corrupt
+from acclimate.data.corruptions import PRESETS, constants, corrupt
+from acclimate.data.corruptions import frost as _frost_textures
 from acclimate.data.corruptions import frost as family
-from acclimate.data.corruptions._draws import Draws
-from acclimate.data.corruptions._frost_textures import TEXTURES, texture
-from acclimate.data.corruptions._pixels import quantize
-from acclimate.data.corruptions.frost import frost, frost_kind, resized
+from acclimate.data.corruptions.draws import Draws
+from acclimate.data.corruptions.filters import quantize
+from acclimate.data.corruptions.frost import TEXTURES, frost, frost_kind, resized, texture
 
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]

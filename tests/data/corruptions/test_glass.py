@@ -13,8 +13,8 @@ from scipy import ndimage
 from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import constants, corrupt
-from acclimate.data.corruptions._draws import Draws
-from acclimate.data.corruptions.glass import glass_blur, taken_backwards
+from acclimate.data.corruptions.blur import glass_blur, taken_backwards
+from acclimate.data.corruptions.draws import Draws
 
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (9, 9), (32, 32), (33, 47), (47, 33)]

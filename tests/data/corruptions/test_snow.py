@@ -14,9 +14,9 @@ from scipy import ndimage
 from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import PRESETS, constants, corrupt
-from acclimate.data.corruptions._draws import Draws
-from acclimate.data.corruptions._pixels import quantize
-from acclimate.data.corruptions.snow import snow
+from acclimate.data.corruptions.draws import Draws
+from acclimate.data.corruptions.filters import quantize
+from acclimate.data.corruptions.weather import snow
 
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]

@@ -12,11 +12,11 @@ from PIL import Image
 from scipy import ndimage
 from sklearn.datasets import load_sample_image
 
-from acclimate.data.corruptions import PRESETS, _edges, constants, corrupt
-from acclimate.data.corruptions._draws import Draws
-from acclimate.data.corruptions._edges import canny, chamfer_distance, equalize
-from acclimate.data.corruptions._pixels import quantize
-from acclimate.data.corruptions.spatter import _relief, spatter
+from acclimate.data.corruptions import PRESETS, constants, corrupt
+from acclimate.data.corruptions import spatter as _edges
+from acclimate.data.corruptions.draws import Draws
+from acclimate.data.corruptions.filters import quantize
+from acclimate.data.corruptions.spatter import _relief, canny, chamfer_distance, equalize, spatter
 
 SEVERITIES = range(1, 6)
 WATER = range(1, 4)

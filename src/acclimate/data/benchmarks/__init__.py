@@ -18,11 +18,11 @@ from acclimate.data.benchmarks import (
     usps,
     wilds,
 )
-from acclimate.data.benchmarks._fitting import check_classes_fit
-from acclimate.data.benchmarks.mnist_m_builder import build_mnist_m
+from acclimate.data.benchmarks.mnist_m import build_mnist_m
 from acclimate.data.benchmarks.registry import (
     Dataset,
     Request,
+    check_classes_fit,
     check_dataset,
     find_dataset,
     list_datasets,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from acclimate.data.arrays import ArraySource, load_arrays
-from acclimate.data.benchmarks._array_sets import (
+from acclimate.data.benchmarks.array_sets import (
     array_source,
     check_count,
     check_pictures,

@@ -8,17 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acclimate.corruption_names import DEV, STAND_INS, TEST
 from acclimate.data.arrays import ArraySource, load_arrays
-from acclimate.data.benchmarks._array_sets import (
+from acclimate.data.benchmarks.array_sets import (
     array_source,
     check_pictures,
     find_file,
     plain_scaling,
 )
-from acclimate.data.benchmarks._made_here import images_made_here
 from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
-from acclimate.data.benchmarks.registry import SEVERITIES, Dataset, Request, register_dataset
+from acclimate.data.benchmarks.registry import (
+    SEVERITIES,
+    Dataset,
+    Request,
+    images_made_here,
+    register_dataset,
+)
+from acclimate.data.names import DEV, STAND_INS, TEST
 from acclimate.errors import AcclimateError
 
 __all__ = ["missing_parts", "open_cifar10_c"]

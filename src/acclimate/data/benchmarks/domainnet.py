@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from acclimate.data.base import ImageSource
-from acclimate.data.benchmarks._class_folders import (
+from acclimate.data.benchmarks.class_folders import (
     IMAGENET_PREPROCESSING,
     Listing,
     check_classes,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acclimate.data.base import ImageSource
-from acclimate.data.benchmarks._class_folders import (
+from acclimate.data.benchmarks.class_folders import (
     IMAGENET_PREPROCESSING,
     ClassFolders,
     check_counts,
@@ -16,8 +16,8 @@ from acclimate.data.benchmarks._class_folders import (
     some,
 )
 from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
-from acclimate.data.folder import FolderSource
-from acclimate.data.imagenet import imagenet_index
+from acclimate.data.files import FolderSource
+from acclimate.data.labels import imagenet_index
 from acclimate.errors import AcclimateError
 
 __all__ = ["IMAGENET"]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acclimate.corruption_names import DEV, STAND_INS, TEST
 from acclimate.data.base import ImageSource
-from acclimate.data.benchmarks._class_folders import (
+from acclimate.data.benchmarks.class_folders import (
     Listing,
     list_class_folders,
     list_folders,
     read_listed,
 )
-from acclimate.data.benchmarks._made_here import images_made_here
-from acclimate.data.benchmarks.registry import SEVERITIES, Dataset, Request, register_dataset
-from acclimate.data.imagenet import imagenet_index
+from acclimate.data.benchmarks.registry import (
+    SEVERITIES,
+    Dataset,
+    Request,
+    images_made_here,
+    register_dataset,
+)
+from acclimate.data.labels import imagenet_index
+from acclimate.data.names import DEV, STAND_INS, TEST
 from acclimate.data.preprocessing import Preprocessing
 
 __all__ = ["IMAGENET_C", "missing_parts"]

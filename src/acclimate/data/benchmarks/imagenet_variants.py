@@ -9,16 +9,16 @@ from pathlib import Path
 import torch
 
 from acclimate.data.base import ImageSource
-from acclimate.data.benchmarks._class_folders import (
+from acclimate.data.benchmarks.class_folders import (
     IMAGENET_PREPROCESSING,
     ClassFolders,
     list_folders,
     some,
 )
 from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
-from acclimate.data.imagenet import imagenet_classes, imagenet_index
+from acclimate.data.labels import imagenet_classes, imagenet_index
+from acclimate.data.scoring import Scoring
 from acclimate.errors import AcclimateError
-from acclimate.metrics import Scoring
 
 __all__ = ["IMAGENETV2", "IMAGENET_A", "IMAGENET_R", "IMAGENET_SKETCH", "subset_classes"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acclimate.data.arrays import ArraySource
-from acclimate.data.benchmarks._array_sets import (
+from acclimate.data.benchmarks.array_sets import (
     array_source,
     check_count,
     check_pictures,

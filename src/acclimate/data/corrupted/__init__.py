@@ -1,6 +1,5 @@
 """A clean set made an ImageNet-C or CIFAR-10-C of its own on disk, in the published layouts."""
 
-from acclimate.data.corrupted.choice import choose_shifts
-from acclimate.data.corrupted.writing import Written, check_call, write_corrupted
+from acclimate.data.corrupted.writing import Written, check_call, choose_shifts, write_corrupted
 
 __all__ = ["Written", "check_call", "choose_shifts", "write_corrupted"]

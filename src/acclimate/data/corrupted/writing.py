@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,17 +17,178 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from acclimate.data.base import ImageSource
-from acclimate.data.corrupted.choice import choose_shifts
-from acclimate.data.corrupted.lock import alone_in
-from acclimate.data.corrupted.manifest import Manifest, check_folder
+from acclimate._version import __version__
+from acclimate.data.base import ImageSource, digest
 from acclimate.data.corrupted.stores import ArrayStore, JpegStore, Store
-from acclimate.data.corruptions import PRESETS, Preset, corrupt_numbered
+from acclimate.data.corruptions import (
+    DEV,
+    PRESETS,
+    SEVERITIES,
+    TEST,
+    Preset,
+    constants,
+    corrupt_numbered,
+    named_in_results,
+)
 from acclimate.data.labels import ClassList, labels_of_paths
 from acclimate.data.shift import check_sides
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.files import held, json_writer, write_files
 
-__all__ = ["Written", "check_call", "write_corrupted"]
+__all__ = [
+    "MANIFEST",
+    "Manifest",
+    "Written",
+    "alone_in",
+    "check_call",
+    "check_folder",
+    "choose_shifts",
+    "write_corrupted",
+]
+
+_GROUPS = {"all": (*TEST, *DEV), "dev": DEV, "test": TEST}
+
+
+def choose_shifts(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The severities asked for of each corruption, in the benchmark's order.
+
+    >>> choose_shifts(["fog:3", "snow", "fog:1"])
+    {'snow': (1, 2, 3, 4, 5), 'fog': (1, 3)}
+    >>> len(choose_shifts(["all"]))
+    19
+    """
+    if not words:
+        raise AcclimateError("expected at least one shift: all, dev, test, NAME or NAME:SEVERITY")
+    asked: dict[str, set[int]] = {}
+    for word in words:
+        if "/" in word:
+            raise AcclimateError(
+                f"expected all, dev, test, NAME or NAME:SEVERITY, got {word!r}; the preset has an "
+                "option of its own"
+            )
+        name, colon, severity = word.partition(":")
+        for each in _GROUPS.get(name, (name,)):
+            if each not in _GROUPS["all"]:
+                raise unknown_name("shift", each, (*_GROUPS, *_GROUPS["all"]))
+            asked.setdefault(each, set()).update(_severities(word, severity if colon else None))
+    return {name: tuple(sorted(asked[name])) for name in _GROUPS["all"] if name in asked}
+
+
+def _severities(word: str, severity: str | None) -> tuple[int, ...]:
+    if severity is None:
+        return SEVERITIES
+    if severity not in map(str, SEVERITIES):
+        raise AcclimateError(f"expected a severity of 1, 2, 3, 4 or 5, got {word!r}")
+    return (int(severity),)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a folder, and refuse where another process does."""
+    with held(folder) as mine:
+        if not mine:
+            raise AcclimateError(
+                f"another process is writing to {folder}; wait for it, or choose another folder"
+            )
+        yield
+
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+"""Raised when the same call would write other pictures, so that the two are not mixed."""
+
+# What has to be the same for two calls to add to one data set, and what to call it.
+_IDENTITY = {
+    "format": "format",
+    "preset": "preset",
+    "seed": "seed",
+    "images": "number of images",
+    "source": "pictures (by their digest)",
+    "labels": "labels (by their digest)",
+    "prepared": "preparation",
+    "storage": "storage",
+}
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a place that holds something else, before any work is done."""
+    try:
+        foreign = out.exists() and not (out / MANIFEST).exists() and any(out.iterdir())
+    except NotADirectoryError:
+        raise AcclimateError(f"expected a folder to write to, but {out} is a file") from None
+    if foreign:
+        raise AcclimateError(
+            f"{out} is not empty and has no {MANIFEST}, so it was not made by acclimate corrupt; "
+            "choose another folder"
+        )
+
+
+class Manifest:
+    """The record beside the data, and the guard against mixing two data sets in one folder."""
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        preset: Preset,
+        seed: int,
+        source: ImageSource,
+        labels: Tensor | None,
+        classes: Sequence[str] | None,
+        storage: str,
+    ) -> None:
+        self._path = out / MANIFEST
+        self._record: dict[str, Any] = {
+            "format": FORMAT,
+            "acclimate": __version__,
+            "preset": preset,
+            "seed": seed,
+            "images": len(source),
+            "source": source.fingerprint(),
+            "labels": None if labels is None else digest([labels.numpy().tobytes()]),
+            "classes": None if classes is None else list(classes),
+            "prepared": source.preprocessing.describe() if source.preprocessing else None,
+            "storage": storage,
+            "constants": {},
+            "finished": {},
+        }
+        if self._path.exists():
+            self._take_over(out)
+
+    def _take_over(self, out: Path) -> None:
+        try:
+            there = json.loads(self._path.read_text(encoding="utf-8"))
+            differing = [key for key in _IDENTITY if there[key] != self._record[key]]
+            kept = {key: dict(there[key]) for key in ("constants", "finished")}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            message = f"{self._path} cannot be read: {error!r}; choose another folder"
+            raise AcclimateError(message) from error
+        if differing:
+            key = differing[0]
+            raise AcclimateError(
+                f"{out} was made with {_IDENTITY[key]} {there[key]}, now it is "
+                f"{self._record[key]}; choose another folder, or remove that one"
+            )
+        self._record |= kept
+
+    def start(self, shifts: dict[str, tuple[int, ...]]) -> None:
+        """Note the constants of what is about to be made, and write the manifest."""
+        for name, severities in shifts.items():
+            noted = self._record["constants"].setdefault(named_in_results(name), {})
+            for severity in severities:
+                noted[str(severity)] = constants(name, severity, preset=self._record["preset"])
+        self._write()
+
+    def finish(self, name: str, severity: int) -> None:
+        """Note that a part is complete. A record for people: what is there is seen on the disk."""
+        finished = self._record["finished"]
+        done = finished.get(named_in_results(name), [])
+        finished[named_in_results(name)] = sorted({*done, severity})
+        self._write()
+
+    def _write(self) -> None:
+        write_files({self._path: json_writer(self._record)})
+
 
 _VALUES_AT_ONCE = 2**23
 

@@ -8,25 +8,22 @@ function on a batch of pictures, in torch, that a decorator makes known.
 
 from __future__ import annotations
 
-from acclimate.corruption_names import DEV, SEVERITIES, TEST
-
 # Imported for what they register; the order in which names are listed is the benchmark's.
-from acclimate.data.corruptions import (
-    blur,
-    colour,
-    digital,
-    elastic,
-    frost,
-    glass,
-    noise,
-    snow,
-    spatter,
-    weather,
+from acclimate.data.corruptions import blur, digital, frost, noise, spatter, weather
+from acclimate.data.corruptions import blur as glass
+from acclimate.data.corruptions import digital as colour
+from acclimate.data.corruptions import digital as elastic
+from acclimate.data.corruptions import weather as snow
+from acclimate.data.corruptions.corrupt import (
+    PRESETS,
+    Preset,
+    constants,
+    corrupt,
+    corrupt_numbered,
+    corruptions,
 )
-from acclimate.data.corruptions._constants import PRESETS, Preset, constants
-from acclimate.data.corruptions._corrupt import corrupt, corrupt_numbered, corruptions
-from acclimate.data.corruptions._frost_textures import frost_kind
-from acclimate.data.corruptions.frost import named_in_results
+from acclimate.data.corruptions.frost import frost_kind, named_in_results
+from acclimate.data.names import DEV, SEVERITIES, TEST
 
 __all__ = [
     "DEV",

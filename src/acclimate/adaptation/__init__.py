@@ -1,0 +1,1 @@
+"""Adapt a classifier to a set of unlabelled images: passes, epochs, resume."""

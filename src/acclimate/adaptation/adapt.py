@@ -1,0 +1,305 @@
+"""adapt(): one call from a trained model and unlabelled images to an adapted model."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from acclimate import parallel
+from acclimate._version import __version__
+from acclimate.acceleration import EXACT, Acceleration, check_speed, choose
+from acclimate.adaptation.folder import RunFolder, fingerprint
+from acclimate.adaptation.passes import Passes
+from acclimate.adaptation.run import AdaptationRun
+from acclimate.data import ImageSource, Preprocessing, batch_count, batches, open_images
+from acclimate.data.labels import Labels
+from acclimate.data.shift import Shift, ShiftedSource
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.guard.guard import Guard, make_guard, warn_of_temperatures
+from acclimate.learner.learner import Learner
+from acclimate.methods.registry import get_recipe
+from acclimate.models import LoadedModel, preprocessing_of
+from acclimate.models.device import choose_device, copy_model, floating_dtype
+from acclimate.models.outputs import logits_of
+from acclimate.models.record import module_of
+from acclimate.parts.normalization import BatchStatistics, batch_norm_layers
+from acclimate.presets import scaling_note, tuned_recipe
+from acclimate.recipe import Recipe
+from acclimate.result import AdaptationResult
+from acclimate.text import Keep, Score, Speed
+
+__all__ = ["adapt"]
+
+_WORTH_SAYING = 2.0  # seconds
+
+
+@torch.inference_mode(False)
+def adapt(
+    model: nn.Module | LoadedModel,
+    data: Any,
+    recipe: str | Recipe = "rpl",
+    *,
+    options: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    labels: Labels | None = None,
+    preprocessing: Preprocessing | None = None,
+    shift: str | Shift | None = None,
+    guard: str | Guard = "rollback",
+    keep: Keep = "last",
+    score: Score = "epochs",
+    out: str | Path | None = None,
+    checkpoint_every: float = 30.0,
+    device: str | torch.device | None = None,
+    seed: int = 0,
+    speed: Speed = "auto",
+    inplace: bool = False,
+    progress: bool = True,
+) -> AdaptationResult:
+    """Adapt a classifier to unlabelled images.
+
+    In a process group (``torchrun``) all processes make the same call: each batch is shared out
+    over them, and all get the result one process would get. The first one writes the files.
+
+    Args:
+        model: a module that returns logits (or an object with them), or what ``models.load`` gave.
+        data: a folder of images, an ``.npz``/``.npy`` file, ``.tar`` shards, an array, a tensor, a
+            Dataset, a DataLoader, or what ``acclimate.data.open_dataset`` gave. Labels found in
+            it only score the result; nothing learns from them.
+        recipe: a name (see ``acclimate.list_recipes``) or a Recipe.
+        options: changes to the recipe, ``{"optimizer.lr": 1e-4, "teacher": "epoch", "epochs": 3}``.
+        batch_size: images per step; the learning rate follows it linearly.
+        labels: true classes, for scoring, when ``data`` does not bring them.
+        preprocessing: how the model wants uint8 images; taken from its own record when it has one.
+        shift: a corruption to see clean images through, ``"imagenet/fog:3"``; nothing is written.
+        guard: what to do when adaptation goes wrong: "rollback", "stop", "warn", "observe", "off",
+            or a :class:`Guard` with other thresholds.
+        keep: "last" state, or the "best" epoch by a score that needs no labels.
+        score: the answers after all "epochs", or at the "end" alone, which saves a forward pass
+            over the images in every epoch but the last.
+        out: a folder for checkpoint and result. The same call goes on where it was killed.
+        checkpoint_every: seconds between checkpoints.
+        device: where to run; CUDA when there is one, else the CPU.
+        seed: order of the images and every random draw. Same seed, same answer.
+        speed: "auto" runs the model in bfloat16 and channels last where that is faster and gives
+            the same answers, "max" tries it everywhere, "exact" never: the same call then gives
+            the same bits.
+        inplace: adapt the model itself instead of a copy.
+        progress: show progress bars on stderr.
+
+    >>> import acclimate, torch
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    >>> result = acclimate.adapt(model, torch.rand(64, 3, 2, 2), "ent", progress=False)
+    >>> result.predictions.shape, result.history.epochs[0].before_update.images
+    (torch.Size([64]), 64)
+    """
+    with parallel.together():  # a mistake in one process must not leave the others waiting
+        loaded = model if isinstance(model, LoadedModel) else None
+        module = module_of(model)
+        if not 0 <= seed < 2**63:
+            raise AcclimateError(f"expected a seed >= 0 and < 2**63, got {seed}")
+        if keep not in get_args(Keep):
+            raise unknown_name("choice for keep", str(keep), get_args(Keep))
+        if score not in get_args(Score):
+            raise unknown_name("choice for score", str(score), get_args(Score))
+        if (keep, score) == ("best", "end"):
+            raise AcclimateError("keep='best' chooses among the epochs: it needs score='epochs'")
+        check_speed(speed)
+        guard = make_guard(guard)
+        chosen = get_recipe(recipe)
+        chosen.with_options(options or {}).check(module)  # before an hour of reading images
+        name = loaded.name if loaded else type(module).__name__
+        where = choose_device(device)
+        images = open_images(
+            data,
+            preprocessing=preprocessing
+            or (loaded.preprocessing if loaded else preprocessing_of(module)),
+            labels=labels,
+            classes=loaded.classes if loaded else None,
+            shift=shift,
+            device=where,
+            progress=progress and parallel.is_main(),
+        )
+        notes = _label_notes(images)
+        if isinstance(recipe, str):
+            chosen, said = tuned_recipe(chosen, options or {}, model_name=name, images=len(images))
+            notes += said
+        else:  # a Recipe of the user's own is complete as it is
+            chosen = chosen.with_options(options or {})
+        size = _batch_size(chosen, module, images, batch_size)
+        if guard.action != "off":
+            warn_of_temperatures(chosen)
+        identity = _identity(
+            name, module, chosen, images, size, seed, guard, keep, score, where, speed
+        )
+        module = (module if inplace else copy_model(module)).to(where).eval()
+        class_names = loaded.classes.names if loaded and loaded.classes else None
+        # A mistake shows before the folder is claimed.
+        shown = _try_out(module, images, class_names, where)
+    parallel.same(identity, "processes in a group adapt one model to the same images")
+    folder = None if out is None else RunFolder(out, identity, every=checkpoint_every)
+    if folder and folder.finished:
+        return folder.load(module, class_names)
+
+    learner = Learner(module, chosen, batch_size=size, seed=seed)
+    passes = Passes(
+        images,
+        batch_size=size,
+        device=where,
+        dtype=floating_dtype(module),
+        show_progress=progress,
+        shared=True,
+    )
+    run = AdaptationRun(learner, passes, guard=guard, keep=keep, score=score, seed=seed)
+    resumed = False
+    if folder:
+        run.checkpoint = folder.checkpoint
+        resumed = folder.resume(run)
+    if not resumed:  # else it runs as it began
+        steps = chosen.epochs * batch_count(len(images), size)
+        learner.network.accelerate(_acceleration(module, shown, size, speed, steps))
+    try:
+        predictions, verdict = run.execute()
+    except BaseException:
+        learner.release()  # a model adapted in place must stay usable
+        raise
+    notes += _notes(learner)
+    record = {**identity, "acceleration": str(learner.ran)}
+    result = AdaptationResult(
+        model=learner.model,
+        recipe=chosen,
+        history=run.history,
+        verdict=verdict,
+        predictions=predictions.classes,
+        confidence=predictions.confidence,
+        names=images.names,
+        class_names=class_names,
+        skipped=len(images.skipped),
+        notes=notes,
+        record=record,
+    )
+    if folder:
+        folder.finish(result)
+    return result
+
+
+def _batch_size(recipe: Recipe, model: nn.Module, images: ImageSource, asked: int | None) -> int:
+    if asked is not None and asked < 1:
+        raise AcclimateError(f"expected batch_size >= 1, got {asked}")
+    size = min(asked or recipe.batch_size, len(images))
+    needs_batches = isinstance(recipe.normalization, BatchStatistics) and batch_norm_layers(model)
+    if size == 1 and needs_batches:
+        raise AcclimateError(
+            f"one image has no batch statistics (batch_size {asked or recipe.batch_size}, "
+            f"{len(images)} image(s)); use batches of two and more, or the source's statistics "
+            "as a prior: normalization=mixture, or recipe bn-prior"
+        )
+    return size
+
+
+def _try_out(
+    model: nn.Module,
+    images: ImageSource,
+    class_names: Sequence[str] | None,
+    device: torch.device,
+) -> Tensor:
+    """Ask the model about one image: does it take these images, do classes and labels fit?"""
+    batch = next(iter(batches(images, batch_size=1, order=torch.tensor([0]), device=device)))
+    try:
+        with torch.no_grad():
+            returned = model(batch.images.to(floating_dtype(model)))
+    except Exception as error:
+        shape = " × ".join(map(str, batch.images.shape))
+        raise AcclimateError(
+            f"the model failed on images of shape {shape} (images × channels × height × width): "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    classes = logits_of(returned).shape[1]
+    if class_names is not None and len(class_names) != classes:
+        raise AcclimateError(
+            f"expected as many class names as the model has outputs ({classes}), "
+            f"got {len(class_names)}"
+        )
+    if images.scoring is not None:
+        images.scoring.check(classes)
+    highest = -1 if images.labels is None else int(images.labels.max())
+    if highest >= classes:
+        raise AcclimateError(
+            f"expected labels below the model's {classes} classes, got {highest}; "
+            "is this the model for these classes?"
+        )
+    return batch.images.to(floating_dtype(model))
+
+
+def _acceleration(
+    model: nn.Module, image: Tensor, size: int, speed: Speed, steps: int
+) -> Acceleration:
+    """How to run the model on so many batches of so many images like this one."""
+    if parallel.active():  # processes must not choose differently
+        return EXACT
+    return choose(model, image.expand(size, *image.shape[1:]), speed=speed, steps=steps)
+
+
+def _label_notes(images: ImageSource) -> list[str]:
+    if images.labels is not None or not images.class_names:
+        return []
+    folders = ", ".join(images.class_names[:3])
+    return [f"sub-folders ({folders}, ...) match no class of the model: nothing is scored"]
+
+
+def _notes(learner: Learner) -> list[str]:
+    recipe, notes = learner.recipe, []
+    if recipe.learns and recipe.selector.changes_architecture:
+        notes.append("the model handed back has new layers (keys with acclimate_adapter)")
+    if learner.ran.changes:
+        notes.append(f"the model ran in {learner.ran}; speed=exact does not")
+    if learner.ran.fused and learner.network.preparation > _WORTH_SAYING:
+        notes.append(
+            f"making and checking the faster way took {learner.network.preparation:.1f} s "
+            "(kernels are compiled once per machine)"
+        )
+    if parallel.active():
+        notes.append(f"each batch was shared out over {parallel.world()} processes")
+    return notes + scaling_note(learner)
+
+
+def _identity(
+    name: str,
+    model: nn.Module,
+    recipe: Recipe,
+    images: ImageSource,
+    batch_size: int,
+    seed: int,
+    guard: Guard,
+    keep: Keep,
+    score: Score,
+    device: torch.device,
+    speed: Speed,
+) -> dict[str, Any]:
+    versions = {
+        "acclimate": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+    return {
+        "model": name,
+        "weights": fingerprint(model.state_dict()),
+        "recipe": recipe.to_dict(),
+        "images": images.fingerprint(),
+        "count": len(images),
+        "shift": str(images.shift) if isinstance(images, ShiftedSource) else None,
+        "preprocessing": images.preprocessing.describe() if images.preprocessing else None,
+        "batch_size": batch_size,
+        "seed": seed,
+        "guard": vars(guard),
+        "keep": keep,
+        "score": score,
+        "device": device.type,
+        "speed": speed,
+        "versions": versions,
+    }

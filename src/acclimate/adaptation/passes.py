@@ -1,0 +1,199 @@
+"""Passes over the images: batch by batch, with a progress bar, scored as they go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from acclimate import parallel
+from acclimate.data import Batch, ImageSource, batch_count, batches
+from acclimate.data.loading import Resident
+from acclimate.metrics import Scores, Tally
+
+__all__ = ["Answers", "Passes", "Predictions"]
+
+_ENOUGH = 2048
+
+
+class Answers:
+    """Hands answers on to be scored, with the numbers of their images, many batches at a time.
+
+    Scoring is two dozen small operations; for each small batch they would take a GPU's host longer
+    than the model takes.
+
+    >>> answers = Answers(lambda logits, rows: print(rows))
+    >>> for row in range(3):
+    ...     answers.add(torch.zeros(1, 2), torch.tensor([row]))
+    >>> answers.flush()
+    tensor([0, 1, 2])
+    """
+
+    def __init__(self, score: Callable[[Tensor, Tensor], None]) -> None:
+        self._score = score
+        self._images = 0
+        self._logits: list[Tensor] = []
+        self._rows: list[Tensor] = []
+
+    def add(self, logits: Tensor, rows: Tensor) -> None:
+        """Put the answers to a batch aside, and score what there is if that is enough."""
+        self._images += len(logits)
+        self._logits.append(logits)
+        self._rows.append(rows)
+        if self._images >= _ENOUGH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Score what there is."""
+        packed = self.pack()
+        self._clear()
+        if packed:
+            self._score(packed["logits"], packed["rows"])
+
+    def pack(self) -> dict[str, Tensor]:
+        """What was put aside, for a checkpoint: scores must not hang on when one is written."""
+        if not self._images:
+            return {}
+        return {"logits": torch.cat(self._logits), "rows": torch.cat(self._rows)}
+
+    def unpack(self, packed: Mapping[str, Tensor], device: torch.device) -> None:
+        """Go on from a checkpoint."""
+        self._clear()
+        if packed:
+            self.add(packed["logits"].to(device), packed["rows"].to(device))
+
+    def _clear(self) -> None:
+        self._images, self._logits, self._rows = 0, [], []
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predicted class and its probability, one per image, on the CPU."""
+
+    classes: Tensor
+    confidence: Tensor
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How a set of images is gone through: in which batches, where to, and whether with a bar.
+
+    ``shared`` passes are gone through by all processes of a group, each with its part of every
+    batch; its ``images`` are then that part, its ``indices`` those of the whole batch.
+
+    Pictures stay on the device for the passes to come if all fit in ``room`` bytes; None is a third
+    of what is free on a GPU, and none on a CPU, where the images keep what they decoded themselves.
+    """
+
+    images: ImageSource
+    batch_size: int
+    device: torch.device
+    show_progress: bool
+    dtype: torch.dtype = torch.float32
+    shared: bool = False
+    room: int | None = None
+
+    @cached_property
+    def _resident(self) -> Resident:
+        return Resident(len(self.images), device=self.device, room=self.room)
+
+    @cached_property
+    def _labels(self) -> _Moved:
+        return _Moved(self.device)
+
+    @cached_property
+    def _classes(self) -> _Moved:
+        return _Moved(self.device)
+
+    def batches(
+        self, title: str, *, order: Tensor | None = None, start: int = 0
+    ) -> Iterator[Batch]:
+        """Batches on the device, from number ``start`` on."""
+        size = self.batch_size
+        # Asked for here: the thread that reads does not know whether this one is alone.
+        own = partial(parallel.share, of=(parallel.rank(), parallel.world()))
+        for batch in tqdm(
+            batches(
+                self.images,
+                batch_size=size,
+                order=order,
+                device=self.device,
+                start=start,
+                part=own if self.shared else None,
+                resident=self._resident,
+            ),
+            desc=title,
+            initial=start,
+            total=batch_count(len(self.images), size),
+            disable=not (self.show_progress and parallel.is_main()),
+            delay=0.5,
+            leave=False,
+            unit="batch",
+        ):
+            yield replace(batch, images=batch.images.to(self.dtype))
+
+    def whole(self, logits: Tensor, batch: Batch) -> Tensor:
+        """The logits of the whole batch, given those of this process's part."""
+        return parallel.gathered(logits, total=len(batch.indices)) if self.shared else logits
+
+    def labels_of(self, rows: Tensor) -> Tensor | None:
+        """True classes of some images, for scoring, where there are any."""
+        labels = self.images.labels
+        return None if labels is None else self._labels.of(labels)[rows]
+
+    def of(self, classes: Tensor, rows: Tensor) -> Tensor | None:
+        """Some images' share of one class per image; None when there are none."""
+        return self._classes.of(classes)[rows] if len(classes) else None
+
+    def score(self, tally: Tally, logits: Tensor, rows: Tensor, *, source: Tensor) -> Tensor:
+        """Add the answers to some images to a tally; the predicted classes."""
+        return tally.update(
+            logits,
+            labels=self.labels_of(rows),
+            source=self.of(source, rows),
+            scoring=self.images.scoring,
+        )
+
+    @torch.no_grad()
+    def predict(
+        self,
+        title: str,
+        forward: Callable[[Batch], Tensor],
+        *,
+        source: Tensor,
+        order: Tensor | None = None,
+    ) -> tuple[Predictions, Scores]:
+        """Answers for every image and their scores, ``source`` being the source model's classes.
+
+        All of it stays on the device to the end of the pass: no batch waits for the one before.
+        """
+        tally = Tally()
+        classes = torch.zeros(len(self.images), dtype=torch.int64, device=self.device)
+        confidence = torch.zeros(len(self.images), device=self.device)
+
+        def score(logits: Tensor, rows: Tensor) -> None:
+            confidence[rows] = logits.float().softmax(dim=1).amax(dim=1)
+            classes[rows] = self.score(tally, logits, rows, source=source)
+
+        answers = Answers(score)
+        for batch in self.batches(title, order=order):
+            answers.add(self.whole(forward(batch), batch), batch.rows)
+        answers.flush()
+        return Predictions(classes.cpu(), confidence.cpu()), tally.scores()
+
+
+class _Moved:
+    """The last tensor asked for, on the device: it goes there once, not with every batch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def of(self, tensor: Tensor) -> Tensor:
+        if self._last is None or self._last[0] is not tensor:
+            self._last = tensor, tensor.to(self._device)
+        return self._last[1]

@@ -1,0 +1,348 @@
+"""The run of :func:`acclimate.adapt`: source pass, epochs, statistics, predictions; resumable."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acclimate import parallel
+from acclimate.acceleration import Acceleration
+from acclimate.adaptation.folder import fingerprint
+from acclimate.adaptation.passes import Answers, Passes, Predictions
+from acclimate.data import Batch, batch_count, epoch_order
+from acclimate.errors import AcclimateWarning
+from acclimate.guard.guard import Guard, Watch, drift
+from acclimate.guard.history import EpochRecord, Event, History
+from acclimate.guard.verdict import Verdict, judge, label_free_score
+from acclimate.learner.learner import Learner
+from acclimate.learner.state import pack, under, unpack
+from acclimate.metrics import Scores, Tally
+from acclimate.parts.adapters import remove_adapters
+from acclimate.parts.normalization import StatisticsPool
+from acclimate.text import Keep, Score
+
+__all__ = ["AdaptationRun"]
+
+EVALUATION = -1
+"""The epoch number whose shuffled order all evaluation passes share."""
+
+
+@dataclass
+class Progress:
+    """Where the run is, and what it must not forget: all of it goes into a checkpoint."""
+
+    epoch: int = 0
+    batch: int = 0
+    stopped: bool = False
+    best_score: float = float("-inf")
+    best_epoch: int = 0
+    best: dict[str, Tensor] = field(default_factory=dict)
+    source_classes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    source_confidence: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+
+class AdaptationRun:
+    """One adaptation of one model to one set of images."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        passes: Passes,
+        *,
+        guard: Guard,
+        keep: Keep,
+        score: Score = "epochs",
+        seed: int,
+        checkpoint: Callable[[AdaptationRun], None] = lambda run: None,
+    ) -> None:
+        self.learner, self.passes, self.guard, self.keep = learner, passes, guard, keep
+        self.score, self.seed = score, seed
+        self.checkpoint = checkpoint
+        self.history = History()
+        self.progress = Progress()
+        self.watch = Watch()
+        self.tally = Tally()
+        self._answers = Answers(self._score)
+        self._pool: StatisticsPool | None = None
+        self._batch_classes: Tensor | None = None
+
+    # What a checkpoint holds.
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and a JSON record from which :meth:`load_state` goes on."""
+        tensors = {f"learner/{k}": v for k, v in self.learner.state_tensors().items()}
+        for name in ("progress", "watch", "tally"):
+            tensors |= {f"{name}/{k}": v for k, v in pack(getattr(self, name)).items()}
+        tensors |= {f"answers/{k}": v for k, v in self._answers.pack().items()}
+        acceleration = asdict(self.learner.network.acceleration)
+        return tensors, {"history": self.history.to_dict(), "acceleration": acceleration}
+
+    def load_state(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.learner.load_state_tensors(under("learner/", tensors))
+        for name in ("progress", "watch", "tally"):
+            unpack(getattr(self, name), under(f"{name}/", tensors))
+        self._answers.unpack(under("answers/", tensors), self.passes.device)
+        self.history = History.from_dict(record["history"])
+        # The same way to the end, even if another would look faster today.
+        self.learner.network.accelerate(Acceleration(**record["acceleration"]), verified=True)
+
+    # The run, from top to bottom.
+
+    def execute(self) -> tuple[Predictions, Verdict]:
+        """Run, or finish, the adaptation; the learner's model is the plain model afterwards."""
+        labelled = self.passes.images.labels is not None
+        if self.history.source is None and (self._compares or labelled):
+            self._source_pass()
+        if not self.watch.older:
+            self._settle()
+        if self.learner.recipe.steps:
+            if not self.watch.older:
+                self._before_learning()
+            while self.progress.epoch < self.learner.recipe.epochs and not self.progress.stopped:
+                self._epoch()
+            if self.keep == "best" and self.progress.best:
+                self._restore_best()
+        return self._hand_back()
+
+    @property
+    def _compares(self) -> bool:
+        """Whether anything asks how the answers differ from the source model's."""
+        return self.guard.action != "off" or self.keep == "best"
+
+    def _source_pass(self) -> None:
+        predictions, self.history.source = self._pass(
+            "source model", lambda batch: self.learner.source_forward(batch.images).logits
+        )
+        self.progress.source_classes = predictions.classes
+        self.progress.source_confidence = predictions.confidence
+        self.checkpoint(self)
+
+    def _settle(self) -> None:
+        """Let a running estimate of the statistics come to the images before anything else does."""
+        batches = batch_count(len(self.passes.images), self.learner.batch_size)
+        for _ in range(self.learner.recipe.normalization.settling_passes(batches)):
+            order = epoch_order(len(self.passes.images), seed=self.seed, epoch=EVALUATION)
+            self._pass("running statistics", self._student_forward, order=order)
+
+    def _student_forward(self, batch: Batch) -> Tensor:
+        return self.learner.forward(self._images(batch)).logits
+
+    def _images(self, batch: Batch) -> Tensor:
+        """This process's images of a batch, the learner knowing how many there are in all."""
+        self.learner.tell_total(batch.images, len(batch.indices))
+        return batch.images
+
+    def _before_learning(self) -> None:
+        if not self._compares:
+            self.watch.start(self.learner)
+            return
+        start, source = self._consider(epoch=0), self.history.source
+        assert source is not None
+        assert start.agreement is not None
+        self._record_start(start)
+        normal = max(start.diversity, source.diversity)
+        self.watch.start(
+            self.learner,
+            reference=normal,
+            flips=1 - start.agreement,
+            doubted=1 - source.confidence,
+        )
+
+    def _record_start(self, scores: Scores) -> None:
+        self.history.start = scores
+        if self._pool is not None:
+            self.history.statistics_shift = self.learner.statistics.distances(self._pool)
+
+    def _epoch(self) -> None:
+        learner, progress = self.learner, self.progress
+        if progress.batch == 0:
+            learner.start_epoch()
+            self.tally = Tally()
+        order = epoch_order(len(self.passes.images), seed=self.seed, epoch=progress.epoch)
+        title = f"epoch {progress.epoch + 1}/{learner.recipe.epochs}"
+        for batch in self.passes.batches(title, order=order, start=progress.batch):
+            self._learn(batch)
+            progress.batch += 1
+            if progress.stopped:
+                break
+            self.checkpoint(self)
+        self._end_epoch()
+
+    def _learn(self, batch: Batch) -> None:
+        result = self.learner.step(self._images(batch))
+        logits = self.passes.whole(result.logits, batch)
+        source = self.passes.of(self.progress.source_classes, batch.rows)
+        self._answers.add(logits, batch.rows)
+        if result.loss is not None:
+            self.tally.add_loss(result.loss * len(logits), images=len(logits))
+        if self.guard.action == "off":
+            return
+        self.watch.see(logits, result.loss, source_classes=source)
+        if self.watch.due(self.guard):
+            self._check()
+
+    def _score(self, logits: Tensor, rows: Tensor) -> None:
+        self.passes.score(self.tally, logits, rows, source=self.progress.source_classes)
+
+    def _check(self) -> None:
+        """Let the guard judge what it saw since the last check, and do what it is told to do."""
+        trouble = self.watch.check(self.guard, self.learner)
+        if trouble is None:
+            return
+        step = self.learner.steps
+        action = "recorded"
+        if self.guard.action == "rollback":
+            action = f"went back to step {self.watch.roll_back(self.learner)} and stopped"
+        elif self.guard.action == "stop":
+            action = "stopped"
+        elif self.guard.action == "warn":
+            action = "warned"
+            warnings.warn(f"step {step}: {trouble}", AcclimateWarning, stacklevel=2)
+        self.history.events.append(Event(step=step, trouble=trouble, action=action))
+        self.progress.stopped = self.guard.acts
+
+    def _end_epoch(self) -> None:
+        progress = self.progress
+        self._check_agreement()
+        self._answers.flush()
+        before = self.tally.scores()
+        progress.epoch, progress.batch = progress.epoch + 1, 0
+        if progress.epoch == self.learner.recipe.epochs and self.watch.steps:
+            self._check()  # the last steps do not fill a window
+        after = None
+        if self.score == "epochs" or self._at_the_end:
+            after = self._consider(epoch=progress.epoch)
+        else:
+            self._pool = self._batch_classes = None  # those of the start are too old to hand back
+        self.history.epochs.append(
+            EpochRecord(
+                epoch=progress.epoch,
+                before_update=before,
+                after_epoch=after,
+                drift=drift(self.learner),
+            )
+        )
+        self.checkpoint(self)
+
+    @property
+    def _at_the_end(self) -> bool:
+        return self.progress.stopped or self.progress.epoch == self.learner.recipe.epochs
+
+    def _check_agreement(self) -> None:
+        """See that all processes have learnt the same: the answers of one stand for all."""
+        if parallel.active():
+            learnt = {"checksum": fingerprint(self.learner.state_tensors())}
+            parallel.same(learnt, f"the processes came apart by step {self.learner.steps}")
+
+    def _consider(self, *, epoch: int) -> Scores:
+        """Score the present state without labels; remember it if it is the best so far."""
+        # Statistics are gathered where they may be used: at the start for the verdict, and at the
+        # end for the model handed back.
+        edge = epoch in (0, self.learner.recipe.epochs)
+        scores = self._batch_statistics_pass(f"after epoch {epoch}", gather=edge)
+        if self.keep == "best" and drift(self.learner) <= self.guard.max_drift:
+            self._remember_if_best(epoch, label_free_score(scores))
+        return scores
+
+    def _remember_if_best(self, epoch: int, score: float) -> None:
+        if score > self.progress.best_score:
+            self.progress.best_score, self.progress.best_epoch = score, epoch
+            self.progress.best = self.learner.snapshot(optimizer=False)
+
+    def _restore_best(self) -> None:
+        self.history.kept_epoch = self.progress.best_epoch
+        if self.progress.best_epoch != self.progress.epoch:
+            self.learner.load_state_tensors(self.progress.best)
+            self._pool = self._batch_classes = None
+
+    def _batch_statistics_pass(self, title: str, *, gather: bool = True) -> Scores:
+        """All images with the recipe's statistics; gathers what the exported model will need."""
+        gather = gather and self.learner.recipe.normalization.adapts
+        self._pool = self.learner.statistics.pool() if gather else None
+
+        def forward(batch: Batch) -> Tensor:
+            return self.learner.predict(self._images(batch))
+
+        # Shuffled: folders are sorted by class, and batches of one class have odd statistics.
+        order = epoch_order(len(self.passes.images), seed=self.seed, epoch=EVALUATION)
+        try:
+            predictions, scores = self._pass(title, forward, order=order)
+        finally:
+            if self._pool is not None:
+                self._pool.close()
+        self._batch_classes = predictions.classes
+        return scores
+
+    def _hand_back(self) -> tuple[Predictions, Verdict]:
+        learner, statistics = self.learner, self.learner.statistics
+        learns = learner.recipe.steps
+        weight = learner.recipe.normalization.export_weight(learner.batch_size)
+        # Episodes keep nothing: there is no state whose statistics could be handed back.
+        keeps = learner.recipe.episode is None
+        adapts_statistics = bool(
+            keeps and learner.recipe.normalization.adapts and statistics.layers
+        )
+        missing = self._batch_classes is None or (adapts_statistics and self._pool is None)
+        if missing and (adapts_statistics or learns):
+            scores = self._batch_statistics_pass("statistics")
+            if not learns:
+                self._record_start(scores)
+        source_buffers = statistics.buffers()
+
+        def write_statistics() -> None:
+            if weight and self._pool is not None:
+                statistics.write(self._pool, weight=weight)
+
+        predictions = self._final_predictions(write_statistics)
+        if self._batch_classes is not None:
+            gap = (predictions.classes != self._batch_classes).double().mean()
+            self.history.statistics_gap = float(gap)
+        if self.guard.action == "off":
+            return predictions, Verdict("neutral", "the guard was off and judged nothing")
+        verdict = judge(self.history, went_wrong=self._unmended())
+        if self.progress.stopped and verdict.word in ("helpful", "neutral"):
+            stopped = f"learning stopped at step {self.history.events[-1].step}"
+            verdict = Verdict(verdict.word, f"{verdict.reason}; {stopped}")
+        if verdict.word == "harmful" and self.guard.acts:
+            learner.restore_source()
+            remove_adapters(learner.model)
+            statistics.load_buffers(source_buffers)
+            self.history.final = self.history.source
+            self.history.statistics_gap = None  # it was of the model that is not handed back
+            predictions = Predictions(self.progress.source_classes, self.progress.source_confidence)
+            verdict = Verdict("refused", f"{verdict.reason}; the source model is handed back")
+        return predictions, verdict
+
+    def _final_predictions(self, write_statistics: Callable[[], None]) -> Predictions:
+        """The answers of the model handed back, or of the recipe where no plain model has them."""
+        learner = self.learner
+        if learner.recipe.exports:
+            write_statistics()
+            learner.release()
+            predictions, self.history.final = self._pass(
+                "predictions", lambda batch: learner.forward_plain(batch.images)
+            )
+        else:  # in the order of the images, which may tell something
+            predictions, self.history.final = self._pass(
+                "predictions", lambda batch: learner.predict(self._images(batch))
+            )
+            write_statistics()  # not before: the recipe mixes the batch's with the source's
+            learner.release()
+        return predictions
+
+    def _unmended(self) -> str | None:
+        """Trouble from before the state that is handed back, in words: nothing undid it."""
+        events = [e for e in self.history.events if e.step <= self.learner.steps]
+        return f"step {events[-1].step}: {events[-1].trouble}" if events else None
+
+    def _pass(
+        self, title: str, forward: Callable[[Batch], Tensor], *, order: Tensor | None = None
+    ) -> tuple[Predictions, Scores]:
+        source = self.progress.source_classes
+        return self.passes.predict(title, forward, source=source, order=order)

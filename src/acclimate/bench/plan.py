@@ -1,0 +1,560 @@
+"""A plan: models × data sets × shifts × recipes × options × seeds, as independent jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from acclimate.bench.job import (
+    SEQUENCES,
+    STATIONARY,
+    UNADAPTED,
+    Job,
+    Options,
+    Setting,
+    Value,
+    Weights,
+)
+from acclimate.data.benchmarks import find_dataset
+from acclimate.data.corruptions import SEVERITIES
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.evaluation.parts import made_shifts, own_shifts
+from acclimate.methods.registry import get_recipe
+from acclimate.models import list_models, want_trained
+from acclimate.models.loading import origin
+from acclimate.parts.base import PARTS
+from acclimate.recipe import Recipe
+
+__all__ = [
+    "CLEAN",
+    "MADE_FROM",
+    "Grid",
+    "Plan",
+    "combinations",
+    "group_shifts",
+    "job_shifts",
+    "of_one_pass",
+    "problems",
+    "read_plan",
+    "recipe_options",
+    "root_of",
+    "split_of",
+    "typed_options",
+]
+
+Grid: TypeAlias = Mapping[str, Any]
+"""Values, or a list of them, by option; and grids of single recipes by the recipe's name."""
+
+
+def recipe_options(recipe: str, grid: Grid) -> list[Options]:
+    """Every combination of what a grid has for a recipe.
+
+    >>> grid = {"optimizer.lr": ["1e-3", 0.01], "ent": {"epochs": 2}}
+    >>> recipe_options("ent", grid)
+    [(('epochs', 2), ('optimizer.lr', 0.001)), (('epochs', 2), ('optimizer.lr', 0.01))]
+    >>> recipe_options("bn", {**grid, "epochs": [1, 5]})
+    [()]
+    """
+    chosen = combinations(recipe, grid)
+    typed = [typed_options(get_recipe(recipe, options), options) for options in chosen]
+    return list(dict.fromkeys(typed))
+
+
+def combinations(recipe: str, grid: Grid) -> list[dict[str, Any]]:
+    """Every combination, with the values as they were given."""
+    if recipe == UNADAPTED:
+        return [{}]
+    made = get_recipe(recipe)
+    own: Any = grid.get(recipe, {})
+    if not isinstance(own, Mapping):
+        raise AcclimateError(f"{recipe}: expected options of the recipe, got {own!r:.60}")
+    general = {k: v for k, v in grid.items() if not isinstance(v, Mapping) and _uses(made, k)}
+    values = {key: _listed_values(key, value) for key, value in {**general, **own}.items()}
+    return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
+
+
+def of_one_pass(recipe: str, options: Options) -> Options:
+    """A stream is met once: a number of epochs must not make two jobs of one.
+
+    Recipes that begin anew with each batch take so many steps with it.
+
+    >>> of_one_pass("ent", (("epochs", 5), ("optimizer.lr", 0.01)))
+    (('optimizer.lr', 0.01),)
+    """
+    if get_recipe(recipe, dict(options)).episode is not None:
+        return options
+    return tuple(pair for pair in options if pair[0] != "epochs")
+
+
+def _uses(recipe: Recipe, key: str) -> bool:
+    """What makes no difference to a recipe must not make two jobs of one."""
+    slot = key.partition(".")[0]
+    if key == "epochs":
+        return recipe.learns
+    return slot not in PARTS or slot in recipe.parts()
+
+
+def _listed_values(key: str, value: Any) -> Sequence[Value]:
+    values = list(value) if isinstance(value, list | tuple) else [value]
+    if not values:
+        raise AcclimateError(f"{key}: expected a value or a list of values, got an empty list")
+    for each in values:
+        if each is not None and not isinstance(each, str | int | float):
+            raise AcclimateError(f"{key}: expected words or numbers, got {each!r:.60}")
+    return values
+
+
+def typed_options(recipe: Recipe, options: Mapping[str, Any]) -> Options:
+    """1e-3 typed as a word and 0.001 are one option: what the recipe made of it is kept."""
+    typed: dict[str, Value] = {}
+    for key, value in options.items():
+        slot, dot, option = key.partition(".")
+        if not dot:
+            typed[key] = value if slot in PARTS else getattr(recipe, key)
+        else:
+            typed[key] = getattr(getattr(recipe, slot), option)
+    return tuple(sorted(typed.items()))
+
+
+CLEAN = "clean"
+
+
+def job_shifts(dataset: str, words: Sequence[str]) -> list[str | None]:
+    """The shifts of a data set that words ask for, each once, None for the images as they are.
+
+    >>> job_shifts("cifar10", ["clean", "cifar/fog:3"]), job_shifts("cifar10-c", ["fog"])[:2]
+    ([None, 'cifar/fog:3'], ['fog:1', 'fog:2'])
+    """
+    record = find_dataset(dataset)
+    if not record.shifts:
+        chosen: dict[str | None, None] = {}  # a set that keeps its order
+        for word in words or (CLEAN,):
+            if word == CLEAN:
+                chosen[None] = None
+            else:  # one by one: a plan may have several presets
+                chosen |= {str(shift): None for shift in made_shifts([word])}
+        return list(chosen)
+    if CLEAN in words:
+        raise AcclimateError(f"{dataset} has no clean images; leave {CLEAN!r} out")
+    return [
+        name if severity is None else f"{name}:{severity}"
+        for name, severity in own_shifts(record, words)
+    ]
+
+
+def group_shifts(dataset: str, words: Sequence[str], *, severities: bool) -> list[str]:
+    """The groups of shifts that words ask for, one for each severity where ``severities``.
+
+    >>> group_shifts("cifar10", ["cifar/test"], severities=True)[:2]
+    ['cifar/test:1', 'cifar/test:2']
+    >>> group_shifts("cifar10", ["cifar/dev"], severities=False)
+    ['cifar/dev']
+    """
+    groups: list[str] = []
+    for word in words or ("test",):
+        shifts = job_shifts(dataset, [word])  # refuses what the data set has not
+        name, colon, severity = word.partition(":")
+        if name.rpartition("/")[2] not in _GROUPS:
+            raise AcclimateError(
+                "a sequence runs through a group of shifts: expected test, dev or all, such as "
+                f"cifar/test:5, got {word!r}"
+            )
+        if not severities:
+            if colon:
+                raise AcclimateError(
+                    f"each shift grows to severity 5 and fades: expected {name}, got {word!r}"
+                )
+            groups.append(name)
+        elif colon:
+            groups.append(f"{name}:{severity}")
+        elif any(":" in str(shift) for shift in shifts):
+            groups += [f"{name}:{number}" for number in SEVERITIES]
+        else:
+            groups.append(name)
+    return list(dict.fromkeys(groups))
+
+
+_GROUPS = ("test", "dev", "all")
+
+
+_LISTED = ("acclimate", "paper")  # whose names are known without another library
+
+
+def problems(plan: Plan) -> list[str]:
+    """Every mistake in a plan, in words."""
+    found: dict[str, None] = {}  # a set that keeps its order: a grid repeats its mistakes
+    for check in _checks(plan):
+        try:
+            check()
+        except AcclimateError as error:
+            found[str(error)] = None
+    return list(found)
+
+
+def _checks(plan: Plan) -> Iterator[Callable[[], object]]:
+    yield partial(_numbers, plan)
+    for name in ("models", "datasets", "recipes", "seeds", "settings"):
+        if not getattr(plan, name):
+            yield partial(_refuse, f"expected at least one of {name} in the plan, got none")
+    for model in plan.models:
+        yield partial(_model, model)
+        yield partial(want_trained, model, plan.weights.get(model))
+    for dataset in plan.datasets:
+        for word in plan.words_for(dataset):
+            yield partial(job_shifts, dataset, [word])
+        yield partial(_dataset, plan, dataset)
+    for recipe in plan.recipes:
+        yield from _recipe(plan, recipe)
+    for name, value in plan.options.items():
+        if isinstance(value, Mapping):
+            yield partial(_in_plan, "options for the recipe", name, plan.recipes)
+    if isinstance(plan.shifts, Mapping):
+        for name in plan.shifts:
+            yield partial(_in_plan, "shifts for the data set", name, plan.datasets)
+    for name, root in plan.roots.items():
+        yield partial(_in_plan, "a root for the data set", name, plan.datasets)
+        yield partial(_root, name, root)
+    for name, file in plan.weights.items():
+        yield partial(_in_plan, "weights for the model", name, plan.models)
+        yield partial(Weights.of, file)
+
+
+def _refuse(words: str) -> None:
+    raise AcclimateError(words)
+
+
+def _numbers(plan: Plan) -> None:
+    for seed in plan.seeds:
+        if not _whole_number(seed, 0):
+            raise AcclimateError(f"expected seeds >= 0, got {seed!r}")
+    if plan.images is not None and not _whole_number(plan.images, 1):
+        raise AcclimateError(f"expected images >= 1, got {plan.images!r}")
+
+
+def _whole_number(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _model(spec: str) -> None:
+    prefix = spec.partition(":")[0]
+    if prefix in _LISTED and ":" in spec:
+        names = list_models(f"{prefix}:*")
+        if spec not in names:
+            raise unknown_name("model", spec, names)
+    elif prefix != "hf":  # only asking Hugging Face would tell
+        origin(spec)
+
+
+def _dataset(plan: Plan, name: str) -> None:
+    splits = find_dataset(name).splits
+    if plan.split is not None and plan.split not in splits:
+        if not splits:
+            raise AcclimateError(f"{name} has no splits, got {plan.split!r}; leave it out")
+        raise unknown_name(f"split of {name}", plan.split, splits)
+    for setting in plan.settings:
+        plan.shifts_of(name, setting)
+        if plan.forgetting and Setting.parse(setting).name != STATIONARY:
+            raise AcclimateError(f"forgetting is measured in the setting {STATIONARY} alone")
+
+
+def _recipe(plan: Plan, name: str) -> Iterator[Callable[[], object]]:
+    if name == UNADAPTED and plan.options.get(name):
+        yield partial(_refuse, "the recipe 'none' adapts nothing and takes no options")
+    try:
+        chosen = combinations(name, plan.options)
+    except AcclimateError as error:
+        yield partial(_refuse, str(error))
+        return
+    for options in chosen:
+        yield partial(_options, plan, name, options)
+
+
+def _options(plan: Plan, recipe: str, options: Mapping[str, Any]) -> None:
+    try:
+        get_recipe(recipe, options)
+    except AcclimateError as error:
+        several = len(plan.recipes) > 1 and recipe not in plan.options
+        hint = "; an option for one recipe alone goes below its name" if several else ""
+        raise AcclimateError(f"recipe {recipe}: {error}{hint}") from error
+
+
+def _in_plan(what: str, name: str, known: Any) -> None:
+    if name not in known:
+        raise AcclimateError(f"{what} {name!r}, which the plan has not: {', '.join(known)}")
+
+
+def _root(name: str, root: str) -> None:
+    if not Path(root).expanduser().exists():
+        raise AcclimateError(f"expected {name} in {root}, but nothing is there; check its root")
+
+
+MADE_FROM = {"cifar10-c": ("cifar10", "cifar"), "imagenet-c": ("imagenet", "imagenet")}
+"""Data sets that can be made on the way: from which clean one, with whose constants."""
+
+
+def root_of(dataset: str, roots: Mapping[str, str | Path]) -> Path:
+    """Where a data set lies."""
+    if dataset not in roots:
+        how = find_dataset(dataset).how_to_get(Path("ROOT"))
+        raise AcclimateError(f"{dataset} needs a root, the folder it lies in\n{how}")
+    return Path(roots[dataset]).expanduser()
+
+
+def split_of(dataset: str, split: str | None) -> str | None:
+    """A split, None where it is the first, so that naming it makes no other job.
+
+    >>> split_of("mnist", "test"), split_of("mnist", "train")
+    (None, 'train')
+    """
+    splits = find_dataset(dataset).splits
+    return None if splits and split == splits[0] else split
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is to be run, in the words of ``acclimate evaluate``.
+
+    Attributes:
+        models: as ``--model`` has them.
+        datasets: as ``--dataset`` has them.
+        shifts: as ``--shift`` has them: fog, fog:3, dev, test, all; with a preset (cifar/fog) for
+            those that are made on the way; ``clean`` for the images as they are. For all data sets,
+            or a list for each. None: the test shifts of a data set that has its own, else clean.
+        recipes: names; "none" is the model as it is.
+        options: a grid, ``{"optimizer.lr": [1e-3, 1e-4]}``, and grids for single recipes,
+            ``{"ent": {"epochs": [1, 5]}}``, which come on top. General options of parts that a
+            recipe does not use (an optimiser where nothing is learnt) are left out for it.
+        seeds: of the adaptation.
+        images: only so many of each shift.
+        forgetting: also measure the error on clean images after adaptation.
+        settings: in which order the images come, see `SETTINGS`; those that run through a group of
+            shifts (continual, gradual, mixed) take groups alone: test, dev, all.
+        split: of the data sets; None is the first of each.
+        roots: where each data set lies; no part of a job.
+        weights: a weights file for each model that needs one.
+
+    >>> plan = Plan(models=["acclimate:wrn-40-2-augmix-cifar10"], datasets=["cifar10"],
+    ...             shifts=["cifar/fog:3"], recipes=["none", "ent"],
+    ...             options={"optimizer.lr": [1e-3, 1e-4]}, seeds=[0, 1])
+    >>> [(job.recipe, dict(job.options), job.seed) for job in plan.jobs()][:2]
+    [('none', {}, 0), ('ent', {'optimizer.lr': 0.001}, 0)]
+    >>> len(plan.jobs())
+    5
+    """
+
+    models: Sequence[str]
+    datasets: Sequence[str]
+    shifts: Sequence[str] | Mapping[str, Sequence[str]] = ()
+    recipes: Sequence[str] = (UNADAPTED,)
+    options: Grid = field(default_factory=dict)
+    seeds: Sequence[int] = (0,)
+    images: int | None = None
+    forgetting: bool = False
+    settings: Sequence[str] = (STATIONARY,)
+    split: str | None = None
+    roots: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> Plan:
+        """Read a plan from a file, with the names of the command line: model, shift, set, ..."""
+
+        return cls(**read_plan(path))
+
+    def check(self) -> None:
+        """Refuse a plan that cannot be run, with all that is wrong with it."""
+        found = problems(self)
+        if len(found) == 1:
+            raise AcclimateError(found[0])
+        if found:
+            listed = "".join(f"\n  - {problem}" for problem in found)
+            raise AcclimateError(f"{len(found)} things are wrong with the plan:{listed}")
+
+    def jobs(self) -> list[Job]:
+        """All jobs, each once, those that share model and shift next to each other."""
+        self.check()
+        weights = {model: Weights.of(path) for model, path in self.weights.items()}
+        variants = {
+            recipe: recipe_options(recipe, self.options) for recipe in dict.fromkeys(self.recipes)
+        }
+        jobs = (
+            Job(
+                model=model,
+                dataset=dataset,
+                recipe=recipe,
+                shift=shift,
+                options=options if setting == STATIONARY else of_one_pass(recipe, options),
+                seed=seed,
+                images=self.images,
+                weights=weights.get(model),
+                split=self.split_of(dataset),
+                forgetting=self.forgetting and recipe != UNADAPTED,
+                setting=setting,
+            )
+            for model in self.models
+            for dataset in self.datasets
+            for setting in self.settings
+            for shift in self.shifts_of(dataset, setting)
+            for recipe, combinations in variants.items()
+            for options in combinations
+            # Nothing is drawn where nothing is adapted.
+            for seed in (self.seeds if recipe != UNADAPTED or setting != STATIONARY else (0,))
+        )
+        return list({job.key: job for job in jobs}.values())
+
+    def shifts_of(self, dataset: str, setting: str) -> Sequence[str | None]:
+        """The shifts of a data set's jobs: single ones, or groups that a setting runs through."""
+        name = Setting.parse(setting).name
+        if name in SEQUENCES:
+            return group_shifts(dataset, self.words_for(dataset), severities=name != "gradual")
+        return job_shifts(dataset, self.words_for(dataset))
+
+    def words_for(self, dataset: str) -> Sequence[str]:
+        """The words for the shifts of a data set."""
+        if isinstance(self.shifts, Mapping):
+            return self.shifts.get(dataset, ())
+        return self.shifts
+
+    def split_of(self, dataset: str) -> str | None:
+        """The split, None where it is the first, so that naming it makes no other job."""
+        return split_of(dataset, self.split)
+
+    def root(self, dataset: str) -> Path:
+        """Where a data set lies."""
+        return root_of(dataset, self.roots)
+
+
+_MANY = {
+    "model": "models",
+    "dataset": "datasets",
+    "recipe": "recipes",
+    "seed": "seeds",
+    "setting": "settings",
+}
+_BY_NAME = {"root": "roots", "weights": "weights"}
+_NAMES = {
+    **_MANY,
+    **_BY_NAME,
+    "shift": "shifts",
+    "set": "options",
+    "images": "images",
+    "forgetting": "forgetting",
+    "split": "split",
+}
+_REQUIRED = ("model", "dataset")
+_HOW = ("choice", "device", "engine", "score", "speed", "store", "workers")
+
+
+def read_plan(path: str | Path) -> dict[str, Any]:
+    """The fields of a plan. All mistakes are told at once."""
+    plain = _read(Path(path).expanduser())
+    found: list[str] = []
+    values: dict[str, Any] = {}
+    for given, value in plain.items():
+        name = _singular(str(given))
+        if name not in _NAMES:
+            found.append(_unknown(str(given)))
+        elif _NAMES[name] in values:
+            found.append(f"expected {name} once, got it as {given} too")
+        else:
+            try:
+                values[_NAMES[name]] = _value(name, value, plain)
+            except AcclimateError as error:
+                found.append(str(error))
+    given_names = {_singular(str(name)) for name in plain}
+    missing = [name for name in _REQUIRED if name not in given_names]
+    found += [f"expected {name}: in the plan, got none" for name in missing]
+    if found:
+        raise AcclimateError(f"{path} is no plan:" + "".join(f"\n  - {each}" for each in found))
+    return values
+
+
+def _unknown(name: str) -> str:
+    if name in _HOW:
+        return f"a plan says what is run, not how: expected --{name} on the command line, got a key"
+    return str(unknown_name("key", name, _NAMES))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        plain = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise AcclimateError(f"cannot read the plan {path}: {reason}") from error
+    except yaml.YAMLError as error:
+        words = " ".join(str(error).split())
+        raise AcclimateError(f"{path} is not YAML: {words}") from error
+    if not isinstance(plain, Mapping):
+        raise AcclimateError(
+            f"expected a plan with lines such as 'model: acclimate:wrn-40-2' in {path}, got "
+            f"{type(plain).__name__}"
+        )
+    return plain
+
+
+def _singular(name: str) -> str:
+    """models for model, and so on, as the fields of a Plan are called."""
+    plural = {many: one for one, many in _NAMES.items()} | {"images-per-shift": "images"}
+    return plural.get(name, name)
+
+
+def _value(name: str, value: Any, plain: Mapping[str, Any]) -> Any:
+    if name in _MANY:
+        read = _whole if name == "seed" else _word
+        return [read(name, each) for each in _listed(value)]
+    if name == "shift":
+        if isinstance(value, Mapping):
+            return {str(k): [_word(name, w) for w in _listed(v)] for k, v in value.items()}
+        return [_word(name, each) for each in _listed(value)]
+    if name in _BY_NAME:
+        return _by_name(name, value, plain)
+    if name == "set" and not isinstance(value, Mapping):
+        raise AcclimateError(f"set: expected options such as optimizer.lr: [1e-3], got {value!r}")
+    if name == "set":
+        for option, below in value.items():
+            for word in (option, *(below if isinstance(below, Mapping) else ())):
+                _word(name, word)
+    if name == "split" and value is not None:
+        return _word(name, value)
+    if name == "forgetting" and not isinstance(value, bool):
+        raise AcclimateError(f"forgetting: expected true or false, got {value!r}")
+    if name == "images":
+        return None if value is None else _whole(name, value)
+    return value
+
+
+def _by_name(name: str, value: Any, plain: Mapping[str, Any]) -> dict[str, str]:
+    """A folder may hold several data sets, where a file of weights is of one model."""
+    if isinstance(value, Mapping):
+        return {str(each): _word(name, path) for each, path in value.items()}
+    value = _word(name, value)
+    owner = "dataset" if name == "root" else "model"
+    owners = _listed(plain.get(owner, plain.get(_MANY[owner])))
+    if owner == "model" and len(owners) != 1:
+        raise AcclimateError(
+            f"{name}: expected a path for each {owner} ({', '.join(map(str, owners))}), got "
+            f"{value!r}"
+        )
+    return {str(each): value for each in owners}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _word(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise AcclimateError(f"{name}: expected a name, got {value!r}")
+    return value
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise AcclimateError(f"{name}: expected a whole number, got {value!r}")
+    return value

@@ -1,0 +1,727 @@
+"""The store: results in one SQLite file, each whole or not there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from acclimate.bench.job import SEQUENCES, STATIONARY, group_of
+from acclimate.bench.record import Result
+from acclimate.errors import AcclimateError, unknown_name
+from acclimate.files import Writer, text_writer, write_files
+
+__all__ = [
+    "APPLICATION",
+    "COLUMNS",
+    "CREATE",
+    "FORMATS",
+    "UPGRADES",
+    "VERSION",
+    "Added",
+    "Condition",
+    "Frame",
+    "RefusedResultError",
+    "Store",
+    "column_sql",
+    "conditions",
+    "connected",
+    "create_store",
+    "export",
+    "export_all",
+    "read_json",
+    "result_of",
+    "row_of",
+    "transaction",
+    "where_sql",
+]
+
+VERSION = 2
+"""Of the schema. A later one adds columns and says how to fill them from the records."""
+
+APPLICATION = 0x61636331  # "acc1": tells a store from any other SQLite file
+
+COLUMNS = {
+    "key": "TEXT PRIMARY KEY",
+    "model": "TEXT NOT NULL",
+    "weights": "TEXT",
+    "dataset": "TEXT NOT NULL",
+    "split": "TEXT",
+    "shift": "TEXT",
+    "preset": "TEXT",
+    "corruption": "TEXT",
+    "severity": "INTEGER",
+    "draw": "INTEGER NOT NULL",
+    '"group"': "TEXT",
+    "images": "INTEGER",
+    "recipe": "TEXT NOT NULL",
+    "options": "TEXT NOT NULL",
+    "seed": "INTEGER NOT NULL",
+    "status": "TEXT NOT NULL",
+    "error": "REAL",
+    "unadapted": "REAL",
+    "online": "REAL",
+    "ece": "REAL",
+    "wrong": "INTEGER",
+    "labelled": "INTEGER",
+    "seconds": "REAL",
+    "memory": "INTEGER",
+    "device": "TEXT",
+    "data": "TEXT",
+    "preprocessing": "TEXT",
+    "created": "TEXT NOT NULL",
+    "message": "TEXT NOT NULL",
+    "job": "TEXT NOT NULL",
+    "record": "TEXT NOT NULL",
+    "setting": "TEXT",
+}
+
+UPGRADES = {1: ("ALTER TABLE results ADD COLUMN setting TEXT",)}
+"""What makes a store of one version one of the next; the record of version 1 knew no settings."""
+
+# What tables are filtered by comes first in an index, so that few rows are looked at; the second
+# answers the guard against other data, once for each result that is added.
+CREATE = (
+    f"CREATE TABLE results ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})",
+    "CREATE INDEX by_model ON results (model, dataset, recipe, corruption, severity)",
+    "CREATE INDEX by_data ON results (dataset, shift, images, data)",
+    "CREATE INDEX by_status ON results (status, key)",
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+
+def row_of(result: Result) -> tuple[Any, ...]:
+    """A result's values, in the order of the columns."""
+    job, record = result.job, result.record
+    return (
+        result.key,
+        job.model,
+        None if job.weights is None else job.weights.sha256[:16],
+        job.dataset,
+        job.split,
+        job.shift,
+        job.preset,
+        result.corruption,
+        job.severity,
+        job.draw,
+        group_of(result.corruption),
+        job.images,
+        job.recipe,
+        _json(job.to_dict().get("options", {})),
+        job.seed,
+        result.status,
+        result.error,
+        result.unadapted_error,
+        result.online_error,
+        result.ece,
+        record.get("wrong"),
+        record.get("labelled"),
+        record.get("seconds"),
+        record.get("memory"),
+        record.get("device"),
+        record.get("data"),
+        record.get("preprocessing"),
+        result.created,
+        result.message,
+        _json(job.to_dict()),
+        _json(result.record),
+        job.setting,
+    )
+
+
+def result_of(job: str, status: str, record: str, message: str, created: str) -> Result:
+    """A result read back from its columns."""
+    return Result.from_dict(
+        {
+            "job": json.loads(job),
+            "status": status,
+            "record": json.loads(record),
+            "message": message,
+            "created": created,
+        }
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+_BUSY = 60.0  # seconds to wait for another writer; one write takes milliseconds
+
+
+@contextmanager
+def connected(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
+    """A checked connection, closed afterwards; sqlite's errors become ours."""
+    connection = None
+    try:
+        connection = _open(path, write=write)
+        if _check(connection, path) < VERSION:
+            _upgrade(path)
+        yield connection
+    except sqlite3.Error as error:
+        raise AcclimateError(f"cannot use the store {path}: {_reason(path, error)}") from error
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+@contextmanager
+def transaction(path: Path) -> Iterator[sqlite3.Connection]:
+    """All or nothing; other writers wait meanwhile."""
+    with connected(path, write=True) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+
+def create_store(path: Path) -> None:
+    """Make a new store; a store that is there already is left as it is."""
+    if not path.parent.is_dir():
+        raise AcclimateError(f"no such folder: {path.parent}; make it, or choose another store")
+    if path.is_dir():
+        raise AcclimateError(f"expected a file for the store, got the folder {path}")
+    if path.exists() and path.stat().st_size:
+        return
+    connection = None
+    try:
+        connection = sqlite3.connect(path, timeout=_BUSY, isolation_level=None)
+        # Waits for another process that makes the same store, and then finds it made.
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.execute("PRAGMA application_id").fetchone()[0] == 0:
+            for statement in CREATE:
+                connection.execute(statement)
+        connection.execute("COMMIT")
+        _let_readers_read(connection)
+    except sqlite3.Error as error:
+        raise AcclimateError(f"cannot make the store {path}: {_reason(path, error)}") from error
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+def _open(path: Path, *, write: bool) -> sqlite3.Connection:
+    if path.is_dir():
+        raise AcclimateError(f"expected a store, got the folder {path}")
+    if not path.exists():
+        raise AcclimateError(f"no such store: {path}; check the path")
+    where = f"file:{quote(str(path.absolute()))}"
+    try:
+        return _ready(f"{where}?mode={'rw' if write else 'ro'}", write=write)
+    except sqlite3.OperationalError:
+        # A store on a read-only disk has no place for the files that readers agree through; what
+        # nobody can write to needs none, unless a writer was stopped and left some.
+        log = path.with_name(f"{path.name}-wal")
+        if write or (log.exists() and log.stat().st_size):
+            raise
+        return _ready(f"{where}?immutable=1", write=False)
+
+
+def _ready(uri: str, *, write: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY, isolation_level=None)
+    try:
+        if write:
+            # A result is on the disk before `add` returns, whatever happens to the machine.
+            connection.execute("PRAGMA synchronous = FULL")
+            _let_readers_read(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _let_readers_read(connection: sqlite3.Connection) -> None:
+    """Write-ahead logging: nobody has to wait for a writer. It is the file's, and set once."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        # Another process may be at it just now: the next writer tries again.
+        with suppress(sqlite3.OperationalError):
+            connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _upgrade(path: Path) -> None:
+    """Bring a store of an older version up to this one's; all or nothing."""
+    try:
+        connection = _ready(f"file:{quote(str(path.absolute()))}?mode=rw", write=True)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            # Another process may have been faster.
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            for number in range(version, VERSION):
+                for statement in UPGRADES[number]:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise AcclimateError(
+            f"the store {path} was written by an older acclimate and cannot be brought up to date "
+            f"where it lies: {_reason(path, error)}; copy it to where it can be written"
+        ) from error
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of a store; refuses other files, and stores of a later version."""
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+        raise AcclimateError(
+            f"expected a store of results, got {path}, a database of something else; choose "
+            "another file"
+        )
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise AcclimateError(
+            f"the store {path} was written by a newer acclimate (schema {version}, this one reads "
+            f"up to {VERSION}); it is left untouched: update acclimate"
+        )
+    return version
+
+
+def _reason(path: Path, error: sqlite3.Error) -> str:
+    words = str(error)
+    if "not a database" in words:
+        return "it is not an SQLite file; choose another file"
+    if "readonly" in words or "read-only" in words:
+        return "it cannot be written to; check who may write to the file and its folder"
+    if "unable to open" in words:
+        return "it cannot be opened; check who may read and write the file and its folder"
+    if "locked" in words:
+        return f"another process has held it for {_BUSY:.0f} s"
+    if "malformed" in words:
+        return f"it is damaged ({words}); take a copy and export what can still be read"
+    return words
+
+
+_OPTION = "options."
+_NOTHING = {
+    "recipe": (),  # none is one
+    "corruption": ("none", "clean"),
+    "shift": ("none", "clean"),
+    "setting": ("none", STATIONARY),
+}
+"""How tables and people say that a column has no value, where not by "none" alone."""
+_NAMES = [name.strip('"') for name in COLUMNS if name not in ("job", "record")]
+
+_SEQUENCES = ", ".join(f"'{name}'" for name in sorted(SEQUENCES))
+# What no column has is read from the records, which takes longer.
+_IN_RECORDS = {
+    "forgetting": "json_extract(record, '$.forgetting.after')"
+    " - json_extract(record, '$.forgetting.before')",
+    "forgetting_images": "json_extract(record, '$.forgetting.images')",
+    "by_shift": f"CASE WHEN setting IN ({_SEQUENCES}) THEN json_extract(record, '$.by_shift') END",
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A column must have one of some values, in which ``*``, ``?`` and ``[…]`` are wildcards."""
+
+    column: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        column_sql(self.column)
+
+
+def conditions(words: Iterable[str]) -> list[Condition]:
+    """Read ``column=value`` words; several values are set apart by commas, "none" is no value.
+
+    >>> conditions(["severity=1,5", "options.optimizer.lr=1e-3"])[0]
+    Condition(column='severity', values=('1', '5'))
+    """
+    found = []
+    for word in words:
+        column, equals, value = word.partition("=")
+        values = tuple(each.strip() for each in value.split(","))
+        if not (column and equals and all(values)):
+            raise AcclimateError(
+                f"expected column=value (model=wrn*, severity=5, options.optimizer.lr=1e-3), got "
+                f"{word!r}"
+            )
+        found.append(Condition(column.strip(), values))
+    return found
+
+
+def column_sql(name: str) -> str:
+    """A column as SQL has it; ``options.optimizer.lr`` is looked up in the options."""
+    if name.startswith(_OPTION):
+        option = name.removeprefix(_OPTION)
+        if not option.replace(".", "").replace("_", "").isalnum():
+            raise AcclimateError(f"expected the name of an option, got {option!r}")
+        return f"json_extract(options, '$.\"{option}\"')"
+    if name in _IN_RECORDS:
+        return f"({_IN_RECORDS[name]})"
+    if name not in _NAMES:
+        raise unknown_name("column", name, [*_NAMES, f"{_OPTION}NAME"])
+    return f'"{name}"'
+
+
+def where_sql(conditions: Sequence[Condition]) -> tuple[str, list[str | float]]:
+    """The conditions as a WHERE with marks, and the values for them.
+
+    >>> where_sql(conditions(["recipe=rpl*"]))
+    ('WHERE ("recipe" GLOB ?)', ['rpl*'])
+    """
+    clauses: list[str] = []
+    filled: list[str | float] = []
+    for condition in conditions:
+        name, parts = column_sql(condition.column), []
+        for value in condition.values:
+            if value.lower() in _NOTHING.get(condition.column, ("none",)):
+                parts.append(f"{name} IS NULL")
+                continue
+            number = _number(value)
+            if number is None:
+                parts.append(f"{name} GLOB ?")
+                filled.append(value)
+            else:  # a number as it is, or a word that looks like one
+                parts.append(f"{name} IN (?, ?)")
+                filled += [number, value]
+        clauses.append(f"({' OR '.join(parts)})")
+    return ("WHERE " + " AND ".join(clauses) if clauses else ""), filled
+
+
+def _number(value: str) -> float | None:
+    words = {"true": 1.0, "false": 0.0}  # as json_extract gives them
+    try:
+        return words[value.lower()] if value.lower() in words else float(value)
+    except ValueError:
+        return None
+
+
+_FORMAT = "acclimate-results"
+_VERSION = 1
+_COLUMN_NAMES = [name.strip('"') for name in COLUMNS]
+
+
+def export(results: Sequence[Result], path: str | Path) -> Path:
+    """Write results to a .csv, .json or .parquet file; it is whole or not there.
+
+    JSON holds all there is, and ``Store.merge`` takes it back. CSV and Parquet have the columns
+    that can be queried, and the records as JSON in the last one.
+
+    >>> import tempfile
+    >>> from acclimate.bench import Job
+    >>> job = Job(model="acclimate:digits", dataset="mnist", recipe="ent")
+    >>> results = [Result(job=job, record={"errors": {"final": 7.5}})]
+    >>> read_json(export(results, Path(tempfile.mkdtemp()) / "all.json")) == results
+    True
+    """
+    return export_all(results, [path])[0]
+
+
+def export_all(results: Sequence[Result], paths: Sequence[str | Path]) -> list[Path]:
+    """Write results to several files, as `export` does one; all or none."""
+    files = [Path(path).expanduser() for path in paths]
+    for file, path in zip(files, paths, strict=True):
+        if file.suffix.lower() not in FORMATS:
+            raise AcclimateError(f"expected a file ending in {', '.join(FORMATS)}, got {path}")
+    write_files({file: FORMATS[file.suffix.lower()](results) for file in files})
+    return files
+
+
+def read_json(path: str | Path) -> list[Result]:
+    """The results of a JSON file that :func:`export` wrote."""
+    file = Path(path).expanduser()
+    try:
+        plain = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise AcclimateError(f"cannot read results from {path}: {error}") from error
+    if not isinstance(plain, dict) or plain.get("format") != _FORMAT:
+        raise AcclimateError(f"expected results that were exported as JSON, got {path}")
+    version, results = plain.get("version"), plain.get("results")
+    if not isinstance(version, int) or not isinstance(results, list):
+        raise AcclimateError(f"{path} is damaged: expected its version and a list of results")
+    if version > _VERSION:
+        raise AcclimateError(f"{path} was written by a newer acclimate; update this one")
+    try:
+        return [Result.from_dict(each) for each in results]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise AcclimateError(f"{path} is damaged: {error!r} in one of its results") from error
+
+
+def _to_json(results: Sequence[Result]) -> Writer:
+    plain = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "results": [result.to_dict() for result in results],
+    }
+    return text_writer(json.dumps(plain, indent=1) + "\n")
+
+
+def _to_csv(results: Sequence[Result]) -> Writer:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(_COLUMN_NAMES)
+    rows.writerows(map(row_of, results))
+    return text_writer(text.getvalue())
+
+
+def _to_parquet(results: Sequence[Result]) -> Writer:
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise AcclimateError(
+            "Parquet needs pyarrow: pip install 'acclimate[parquet]'; or export to .csv or .json"
+        ) from error
+    kinds = {"TEXT": arrow.string(), "INTEGER": arrow.int64(), "REAL": arrow.float64()}
+    schema = arrow.schema(
+        [
+            (n, kinds[kind.split()[0]])
+            for n, kind in zip(_COLUMN_NAMES, COLUMNS.values(), strict=True)
+        ]
+    )
+    rows: list[dict[str, Any]] = [dict(zip(_COLUMN_NAMES, row_of(r), strict=True)) for r in results]
+    table = arrow.Table.from_pylist(rows, schema=schema)
+
+    def write(path: Path) -> None:
+        parquet.write_table(table, path)
+
+    return write
+
+
+FORMATS = {".csv": _to_csv, ".json": _to_json, ".parquet": _to_parquet}
+"""What each ending is written by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """Some columns of some results.
+
+    >>> frame = Frame(columns=("recipe", "error"), rows=[("ent", 7.5), ("bn", 9.0)])
+    >>> frame.column("error")
+    [7.5, 9.0]
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Any, ...]] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def place(self, column: str) -> int:
+        """Where a column stands in a row."""
+        if column not in self.columns:
+            raise unknown_name("column", column, self.columns)
+        return self.columns.index(column)
+
+    def column(self, column: str) -> list[Any]:
+        """All values of a column."""
+        place = self.place(column)
+        return [row[place] for row in self.rows]
+
+    def distinct(self, column: str) -> set[Any]:
+        """The values a column has, each once."""
+        place = self.place(column)
+        return {row[place] for row in self.rows}
+
+
+_CHUNK = 500  # values in one statement; SQLite takes at least 999
+_WHOLE = "job, status, record, message, created"
+_OTHER = (
+    "SELECT data, model FROM results WHERE dataset = ? AND shift IS ? AND images IS ? "
+    "AND split IS ? AND preprocessing IS ? AND setting IS ? AND data"
+)
+_MODEL = (
+    "SELECT json_extract(record, '$.weights') AS found FROM results WHERE model = ? "
+    "AND weights IS ? AND found {} LIMIT 1"
+)
+_FILE = list(COLUMNS).index("weights")
+_INSERT = f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * len(COLUMNS))})"
+
+
+class RefusedResultError(AcclimateError):
+    """A result of other images, or of other weights, than a store has under the same words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Added:
+    """How many results were new, took the place of a failed one, or were there already."""
+
+    new: int = 0
+    replaced: int = 0
+    kept: int = 0
+
+
+class Store:
+    """Results by the keys of their jobs.
+
+    A done result is never replaced, a failed one is. Nothing is held between calls but the path, so
+    that a store can be sent to other processes, and as many as like may add at once. The file must
+    lie on a disk of the machine: SQLite's locks do not hold on a network's.
+
+    Args:
+        path: the file; a new one is made where there is none.
+        create: False refuses a path where nothing is.
+
+    >>> import tempfile
+    >>> from acclimate.bench import Job
+    >>> store = Store(Path(tempfile.mkdtemp()) / "results.db")
+    >>> job = Job(model="acclimate:digits", dataset="mnist", recipe="ent")
+    >>> store.add(Result(job=job, record={"errors": {"final": 7.5}}))
+    True
+    >>> store.get(job.key).error, store.has([job.key]) == {job.key}, len(store)
+    (7.5, True, 1)
+    """
+
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+        self.path = Path(path).expanduser()
+        if create:
+            create_store(self.path)
+        with connected(self.path, write=False):
+            pass
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    def __len__(self) -> int:
+        return int(self._fetch("SELECT count(*) FROM results")[0][0])
+
+    def add(self, result: Result) -> bool:
+        """Keep a result; on the disk before this returns. False where a done one is there.
+
+        Raises:
+            RefusedResultError: where results for the same data set, shift and number of images are
+                of other images or labels, or those for the same model of other weights.
+        """
+        added = self.add_all([result])
+        return not added.kept
+
+    def add_all(self, results: Iterable[Result]) -> Added:
+        """Keep several results, all or none."""
+        new = replaced = kept = 0
+        with transaction(self.path) as connection:
+            for result in results:
+                found = connection.execute(
+                    "SELECT status FROM results WHERE key = ?", (result.key,)
+                ).fetchone()
+                # A job that fails the second time says nothing about the first.
+                if found is not None and found[0] == "done":
+                    kept += 1
+                    continue
+                _refuse_other_data(connection, result, self.path)
+                row = row_of(result)
+                _refuse_other_model(connection, result, row[_FILE], self.path)
+                connection.execute(_INSERT, row)
+                new, replaced = new + (found is None), replaced + (found is not None)
+        return Added(new=new, replaced=replaced, kept=kept)
+
+    def check_writable(self) -> None:
+        """Refuse a file that cannot be written to, before anything is computed."""
+        with transaction(self.path):
+            pass
+
+    def get(self, key: str) -> Result | None:
+        """The result of a job, done or failed; None where there is none."""
+        found = self._fetch(f"SELECT {_WHOLE} FROM results WHERE key = ?", (key,))
+        return result_of(*found[0]) if found else None
+
+    def has(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys that have a done result."""
+        return set(self._among(keys, "key", "AND status = 'done'"))
+
+    def done_keys(self) -> set[str]:
+        """The keys of all done results."""
+        return {row[0] for row in self._fetch("SELECT key FROM results WHERE status = 'done'")}
+
+    def failed(self) -> dict[str, str]:
+        """Why, for each key whose result is a failed one."""
+        return dict(self._fetch("SELECT key, message FROM results WHERE status = 'failed'"))
+
+    def results(self, conditions: Sequence[Condition] = ()) -> list[Result]:
+        """Whole results, oldest first."""
+        where, values = where_sql(conditions)
+        rows = self._fetch(f"SELECT {_WHOLE} FROM results {where} ORDER BY created, key", values)
+        return [result_of(*row) for row in rows]
+
+    def select(self, columns: Sequence[str], conditions: Sequence[Condition] = ()) -> Frame:
+        """Some columns of the results, for `pivot` and the like.
+
+        ``options.optimizer.lr`` is a column too.
+        """
+        where, values = where_sql(conditions)
+        names = ", ".join(map(column_sql, columns))
+        rows = self._fetch(f"SELECT {names} FROM results {where}", values)
+        return Frame(columns=tuple(columns), rows=rows)
+
+    def merge(self, other: str | Path) -> Added:
+        """Add the results of another store, or of a JSON file that was exported; all or none."""
+        path = Path(other).expanduser()
+        if path.resolve() == self.path.resolve():
+            raise AcclimateError(f"expected another store to merge, got {path} itself")
+        return self.add_all(results_in(path))
+
+    def _fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with connected(self.path, write=False) as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def _among(self, keys: Iterable[str], column: str, and_where: str) -> Iterator[Any]:
+        rest = iter(dict.fromkeys(keys))
+        with connected(self.path, write=False) as connection:
+            while chunk := list(islice(rest, _CHUNK)):
+                marks = ", ".join("?" * len(chunk))
+                sql = f"SELECT {column} FROM results WHERE key IN ({marks}) {and_where}"
+                yield from (row[0] for row in connection.execute(sql, chunk))
+
+
+def results_in(path: str | Path) -> list[Result]:
+    """The results of a store, or of a JSON file that was exported."""
+    path = Path(path).expanduser()
+    if path.suffix.lower() == ".json":
+        return read_json(path)
+    if path.suffix.lower() in (".csv", ".parquet"):
+        raise AcclimateError(
+            f"expected a store, or a .json that was exported of one, got {path}: what becomes a "
+            "table of that kind is not whole"
+        )
+    return Store(path, create=False).results()
+
+
+def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Path) -> None:
+    """The same words must mean the same images everywhere in a store."""
+    job, data = result.job, result.record.get("data")
+    if data is None:
+        return
+    preprocessing = result.record.get("preprocessing")
+    # A stream's pictures are joined, and have another digest than the shift's alone.
+    same = (job.dataset, job.shift, job.images, job.split, preprocessing, job.setting, data)
+    # Below and above apart, since SQLite looks up a range in an index, but not what is not equal.
+    found = connection.execute(f"{_OTHER} < ? UNION ALL {_OTHER} > ? LIMIT 1", same * 2).fetchone()
+    if found is not None:
+        what = job.dataset if job.shift is None else f"{job.shift} of {job.dataset}"
+        raise RefusedResultError(
+            f"the store {path} has results from other data: the images or labels of {what} were "
+            f"{found[0]} for {found[1]}, and are {data} now; mend the data, or choose another store"
+        )
+
+
+def _refuse_other_model(
+    connection: sqlite3.Connection, result: Result, file: str | None, path: Path
+) -> None:
+    """The same name must mean the same weights: what py:net:build returns may change."""
+    job, now = result.job, result.record.get("weights")
+    if now is None:
+        return
+    if connection.execute(_MODEL.format("= ?"), (job.model, file, now)).fetchone() is not None:
+        return
+    found = connection.execute(_MODEL.format("IS NOT NULL"), (job.model, file)).fetchone()
+    if found is not None:
+        raise RefusedResultError(
+            f"the store {path} has results from other weights of {job.model}: they were "
+            f"{found[0]}, and are {now} now; put them back, or choose another store (a model that "
+            "begins with random weights needs a seed)"
+        )

@@ -1,0 +1,692 @@
+"""Tables of results: rows, columns, and means over the rest that say what they are over."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import fsum, sqrt
+from operator import itemgetter
+from statistics import fmean
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
+
+from acclimate.bench.store import Frame
+from acclimate.data.names import DEV, SEVERITIES, TEST, plain_shift
+from acclimate.errors import AcclimateError, unknown_name
+
+__all__ = [
+    "AVERAGED",
+    "BY_SHIFT",
+    "DIMENSIONS",
+    "VALUES",
+    "Cell",
+    "Frame",
+    "Gathered",
+    "Key",
+    "Measure",
+    "Shifts",
+    "Shown",
+    "Table",
+    "by_shift",
+    "cell_of",
+    "corruption_table",
+    "determined",
+    "differing",
+    "expected_shifts",
+    "find_value",
+    "gathered",
+    "like",
+    "mean_of_means",
+    "needed",
+    "on_the_same",
+    "ordered",
+    "pivot",
+    "refuse_part_of_mce",
+    "without_shown_options",
+]
+
+Shifts: TypeAlias = Mapping[str | None, Mapping[int | None, float]]
+"""A number for each corruption and severity."""
+
+Measure: TypeAlias = Callable[[Shifts], float | None]
+
+_K = TypeVar("_K")
+_P = TypeVar("_P")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A number of a table, with what it takes to read it.
+
+    Attributes:
+        value: the mean over seeds; None where there is nothing, or too little for the measure.
+        std: over seeds; None where there is one.
+        seeds: how many enter: those that ran on the most, and on the same.
+        all_seeds: how many there are.
+        shifts: how many corruptions (or domains) enter.
+        expected_shifts: how many there are.
+        parts: how many corruptions at a severity enter, over these seeds.
+        expected_parts: how many there would have to be.
+        images: labelled images behind one seed's number; None where that is not known.
+        failed: how many results failed.
+
+    >>> print(Cell(value=21.34, std=0.5, seeds=3, all_seeds=3, shifts=12, expected_shifts=15,
+    ...            parts=180, expected_parts=225))
+    21.3 ± 0.5 (12 of 15)
+    """
+
+    value: float | None
+    std: float | None = None
+    seeds: int = 0
+    all_seeds: int = 0
+    shifts: int = 0
+    expected_shifts: int = 0
+    parts: int = 0
+    expected_parts: int = 0
+    images: int | None = None
+    failed: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is there that the mean is meant to be over."""
+        return self.parts >= self.expected_parts and self.seeds >= self.all_seeds
+
+    @property
+    def missing(self) -> str:
+        """What of it is there, in words; empty where all is.
+
+        Parts are counted over severities and seeds too, where not only whole shifts are missing.
+        """
+        words = []
+        if self.parts < self.expected_parts:
+            if self.shifts < self.expected_shifts:
+                words.append(f"{self.shifts} of {self.expected_shifts}")
+            if self.parts * self.expected_shifts != self.shifts * self.expected_parts:
+                words.append(f"{self.parts} of {self.expected_parts} parts")
+        if self.seeds < self.all_seeds:
+            words.append(f"{self.seeds} of {self.all_seeds} seeds")
+        return ", ".join(words)
+
+    def text(self, digits: int = 1) -> str:
+        """As a table shows it."""
+        number = "-" if self.value is None else f"{self.value:.{digits}f}"
+        spread = "" if self.std is None else f" ± {self.std:.{digits}f}"
+        missing = f" ({self.missing})" if self.missing and self.parts else ""
+        failed = f" [{self.failed} failed]" if self.failed else ""
+        return f"{number}{spread}{missing}{failed}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def mean_of_means(shifts: Shifts) -> float | None:
+    """The mean over corruptions of the mean over severities: each corruption counts the same.
+
+    >>> mean_of_means({"fog": {1: 10.0, 5: 30.0}, "snow": {5: 40.0}})
+    30.0
+    """
+    if not shifts:
+        return None
+    return _mean([_mean(list(values.values())) for values in shifts.values()])
+
+
+def like(ran: Mapping[_K, frozenset[_P]]) -> list[_K]:
+    """Those that ran on the most, and on the same; of several such, where there are more of them.
+
+    The mean of one that ran on less is of other images, and tells nothing beside theirs.
+
+    >>> like({"a": frozenset({1, 2}), "b": frozenset({2}), "c": frozenset({2, 1})})
+    ['a', 'c']
+    """
+    alike: dict[frozenset[_P], list[_K]] = {}
+    for each, places in ran.items():
+        alike.setdefault(places, []).append(each)
+    most = max(alike, key=lambda places: (len(places), len(alike[places])), default=frozenset())
+    return alike.get(most, [])
+
+
+def on_the_same(by_seed: Mapping[_K, Shifts]) -> dict[_K, Shifts]:
+    """The seeds that ran on the most shifts and severities, and on the same.
+
+    >>> whole = {"fog": {1: 10.0, 5: 30.0}}
+    >>> sorted(on_the_same({0: whole, 1: {"fog": {5: 31.0}}, 2: {"fog": {1: 11.0, 5: 29.0}}}))
+    [0, 2]
+    """
+    first = next(iter(by_seed.values()), {})
+    if all(_same_places(first, each) for each in by_seed.values()):  # nearly always
+        return dict(by_seed)
+    ran = {
+        seed: frozenset((name, severity) for name, values in shifts.items() for severity in values)
+        for seed, shifts in by_seed.items()
+    }
+    return {seed: by_seed[seed] for seed in like(ran)}
+
+
+def _same_places(one: Shifts, other: Shifts) -> bool:
+    return one.keys() == other.keys() and all(
+        values.keys() == other[name].keys() for name, values in one.items()
+    )
+
+
+def cell_of(
+    by_seed: Mapping[int, Shifts],
+    *,
+    measure: Measure,
+    shifts: int,
+    severities: int,
+    images: Mapping[int, int] = MappingProxyType({}),
+    failed: int = 0,
+) -> Cell:
+    """A cell from the numbers (and images) of each seed, where so much is expected."""
+    all_seeds, by_seed = len(by_seed), on_the_same(by_seed)
+    numbers: Sequence[float] = [
+        number for each in by_seed.values() if (number := measure(each)) is not None
+    ]
+    return Cell(
+        value=_mean(numbers) if numbers else None,
+        std=_spread(numbers) if len(numbers) > 1 else None,
+        seeds=len(by_seed),
+        all_seeds=all_seeds,
+        shifts=min((len(each) for each in by_seed.values()), default=0),
+        expected_shifts=shifts,
+        parts=sum(len(values) for each in by_seed.values() for values in each.values()),
+        expected_parts=shifts * severities * max(len(by_seed), 1),
+        images=min((images[seed] for seed in by_seed if seed in images), default=None),
+        failed=failed,
+    )
+
+
+# As in `statistics`, which takes ten times as long for its exact fractions.
+def _mean(numbers: Sequence[float]) -> float:
+    return fsum(numbers) / len(numbers)
+
+
+def _spread(numbers: Sequence[float]) -> float:
+    middle = _mean(numbers)
+    return sqrt(fsum([(number - middle) ** 2 for number in numbers]) / (len(numbers) - 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A number: which column it comes from, what it is in words, how it is averaged.
+
+    Attributes:
+        column: of the store.
+        title: what it is.
+        unit: for the head of its column.
+        count: the column with the number of labelled images it is of.
+        by_shift: whether the record of a stream has it for each shift on the way.
+    """
+
+    column: str
+    title: str
+    unit: str = ""
+    count: str = "labelled"
+    by_shift: bool = False
+    digits: int = 1
+    measure: Measure = mean_of_means
+    whole: bool = False
+    """Whether it is defined only over all corruptions and severities of ImageNet-C."""
+
+
+def _mce(shifts: Shifts) -> float | None:
+    """The mCE, where all fifteen corruptions at all five severities are there."""
+    whole = {plain_shift(str(name)) for name in shifts} == set(TEST)
+    if not whole or len(shifts) != len(TEST):
+        return None
+    if any(set(values) != set(SEVERITIES) for values in shifts.values()):
+        return None
+    from acclimate.metrics import mce  # needs torch, and no other number here does
+
+    errors = {str(name): [values[s] for s in SEVERITIES] for name, values in shifts.items()}
+    return mce(errors).value
+
+
+def _mebibytes(shifts: Shifts) -> float | None:
+    mean = mean_of_means(shifts)
+    return None if mean is None else mean / 2**20
+
+
+VALUES = {
+    "error": Shown(
+        column="error",
+        title="top-1 error % of the model handed back, or of a stream's answers",
+        by_shift=True,
+    ),
+    "online": Shown(
+        column="online", title="top-1 error % before each update, first epoch", by_shift=True
+    ),
+    "unadapted": Shown(column="unadapted", title="top-1 error % of the source model"),
+    "mce": Shown(
+        column="error",
+        title="mCE % of the model handed back, relative to AlexNet",
+        measure=_mce,
+        whole=True,
+    ),
+    "ece": Shown(column="ece", title="expected calibration error, 15 bins", digits=3),
+    "seconds": Shown(column="seconds", title="seconds for one shift"),
+    "memory": Shown(
+        column="memory",
+        title="MiB of memory at the peak",
+        unit="MiB",
+        digits=0,
+        measure=_mebibytes,
+    ),
+    "forgetting": Shown(
+        column="forgetting",
+        title="top-1 error % on clean images, after minus before",
+        unit="points",
+        count="forgetting_images",
+    ),
+}
+
+
+def find_value(name: str) -> Shown:
+    """A number by its name.
+
+    >>> find_value("online").title
+    'top-1 error % before each update, first epoch'
+    """
+    if name not in VALUES:
+        raise unknown_name("value", name, VALUES)
+    return VALUES[name]
+
+
+def refuse_part_of_mce(value: str, names: tuple[str, ...]) -> None:
+    """The mCE is a mean over corruptions and severities, and has none of its own."""
+    split = [name for name in names if name in ("corruption", "severity")]
+    if find_value(value).whole and split:
+        raise AcclimateError(
+            f"the {value} is a mean over all corruptions and severities, got it by "
+            f"{' and '.join(split)}; leave that out, or show the error"
+        )
+
+
+Key: TypeAlias = tuple[Any, ...]
+
+AVERAGED = ("corruption", "severity", "seed")
+"""What a mean may be over: severities first, then corruptions, then seeds."""
+
+# In the order in which they become rows where they differ and nobody said what to do with them.
+DIMENSIONS = (
+    "model", "weights", "dataset", "split", "preset", "draw", "group", "images", "setting",
+    "recipe", "options", *AVERAGED,
+)  # fmt: skip
+
+# What is plain from another name where it goes with it. Nothing else is: that a model has met one
+# data set, and another model another, cannot be seen from their names.
+_TOLD_BY = {"weights": "model", "preset": "dataset", "group": "corruption"}
+
+
+class Gathered:
+    """What falls into one cell."""
+
+    def __init__(self, *, first: Key) -> None:
+        self.first = first
+        self.numbers: dict[int, dict[str | None, dict[int | None, float]]] = {}
+        self.failed = 0
+        self.severe = False
+        self._labelled: dict[int, int] = {}
+        self._counted = True
+
+    def take(
+        self,
+        corruption: str | None,
+        severity: int | None,
+        seed: int,
+        status: str,
+        labelled: int | None,
+        number: float | None,
+    ) -> None:
+        """Sort in one result."""
+        self.severe = self.severe or severity is not None
+        if status != "done":
+            self.failed += 1
+        elif number is not None:
+            self.numbers.setdefault(seed, {}).setdefault(corruption, {})[severity] = number
+            self._counted = self._counted and labelled is not None
+            self._labelled[seed] = self._labelled.get(seed, 0) + (labelled or 0)
+
+    def merge(self, other: Gathered) -> None:
+        """Add what fell into a cell of other corruptions."""
+        self.failed, self.severe = self.failed + other.failed, self.severe or other.severe
+        for seed, shifts in other.numbers.items():
+            self.numbers.setdefault(seed, {}).update(shifts)
+            self._labelled[seed] = self._labelled.get(seed, 0) + other._labelled[seed]
+        self._counted = self._counted and other._counted
+
+    @property
+    def images(self) -> Mapping[int, int]:
+        """Labelled images behind the number of each seed; empty where that is not known."""
+        return self._labelled if self._counted else {}
+
+
+def gathered(
+    frame: Frame, rows: Sequence[str], columns: Sequence[str], value: str, *, count: str
+) -> dict[tuple[Key, Key], Gathered]:
+    """The results of each cell, by row and column; ``count`` has the labelled images of each."""
+    take = itemgetter(*(frame.place(name) for name in (*AVERAGED, "status", count, value)))
+    row_of, column_of = key_of(frame, rows), key_of(frame, columns)
+    found: dict[tuple[Key, Key], Gathered] = {}
+    for row in frame.rows:
+        place = (row_of(row), column_of(row))
+        cell = found.get(place)
+        if cell is None:
+            cell = found[place] = Gathered(first=row)
+        cell.take(*take(row))
+    return found
+
+
+def key_of(frame: Frame, names: Sequence[str]) -> Callable[[Key], Key]:
+    """The function that takes the values of these columns out of a row."""
+    places = [frame.place(name) for name in names]
+    if not places:
+        return lambda row: ()
+    if len(places) == 1:
+        place = places[0]
+        return lambda row: (row[place],)
+    return itemgetter(*places)
+
+
+def differing(frame: Frame, names: Sequence[str], several: Sequence[str]) -> list[str]:
+    """What a table by these names has to tell too: it differs, and is not averaged over.
+
+    Of ``several``, the dimensions with more than one value.
+    """
+    more: list[str] = []
+    for name in several:
+        if name in names or name in AVERAGED:
+            continue
+        told_by = [each for each in (*names, *more) if each == _TOLD_BY.get(name)]
+        if not determined(frame, told_by, name):
+            more.append(name)
+    return more
+
+
+def determined(frame: Frame, names: Sequence[str], name: str) -> bool:
+    """Whether results alike in ``names`` are alike in ``name``.
+
+    >>> frame = Frame(columns=("recipe", "seed"), rows=[("ent", 0), ("bn", 0), ("ent", 1)])
+    >>> determined(frame, ["recipe"], "seed"), determined(frame, ["recipe", "seed"], "seed")
+    (False, True)
+    """
+    take, place = key_of(frame, names), frame.place(name)
+    first: dict[Key, Any] = {}
+    return all(first.setdefault(take(row), row[place]) == row[place] for row in frame.rows)
+
+
+def without_shown_options(frame: Frame, names: Sequence[str]) -> Frame:
+    """Options that are rows or columns of their own need not tell anything apart again."""
+    shown = frozenset(n.removeprefix("options.") for n in names if n.startswith("options."))
+    if not shown:
+        return frame
+    place = frame.place("options")
+    rows = [(*r[:place], _options_left(r[place], shown), *r[place + 1 :]) for r in frame.rows]
+    return replace(frame, rows=rows)
+
+
+@lru_cache(maxsize=4096)
+def _options_left(text: str, shown: frozenset[str]) -> str:
+    left = {key: value for key, value in json.loads(text).items() if key not in shown}
+    return json.dumps(left, sort_keys=True, separators=(",", ":"))
+
+
+def expected_shifts(frame: Frame, found: Gathered) -> int:
+    """How many corruptions or domains a whole mean is over."""
+    group = found.first[frame.place("group")]
+    present = {name for each in found.numbers.values() for name in each}
+    if present <= {group, "all"}:  # nothing shifted, or a stream through all of them
+        return 1
+    if group is not None:
+        return len(TEST if group == "test" else DEV)
+    dataset = found.first[frame.place("dataset")]
+    return max(_shift_counts().get(dataset, 0), len(present))
+
+
+def _shift_counts() -> Mapping[str, int]:
+    # Only where shifts are domains: loaders need torch, and a table of corruptions does not.
+    from acclimate.data.benchmarks import list_datasets
+
+    return {record.name: len(record.shifts) for record in list_datasets()}
+
+
+_PAPER_ORDER = {name: place for place, name in enumerate((*TEST, *DEV))}
+
+
+def ordered(names: Sequence[str], keys: set[Key]) -> list[Key]:
+    """Corruptions in the paper's order, numbers by size, words by the alphabet, None first."""
+
+    def rank(name: str, value: Any) -> tuple[Any, ...]:
+        if value is None:
+            return (0,)
+        if name == "corruption":
+            place = _PAPER_ORDER.get(plain_shift(value), len(_PAPER_ORDER))
+            return (1, place, value)
+        if name == "options":
+            return (2, [(key, *rank("", each)) for key, each in sorted(json.loads(value).items())])
+        return (2, str(value)) if isinstance(value, str) else (1, value)
+
+    return sorted(keys, key=lambda key: [rank(*pair) for pair in zip(names, key, strict=True)])
+
+
+BY_SHIFT = "by_shift"
+"""The column with a stream's errors by shift, as JSON; None where a result has nothing of it."""
+
+
+def by_shift(frame: Frame, *, value: str) -> Frame:
+    """Each stream in as many parts as it met shifts, with the error on each as its ``value``.
+
+    A shift met several times (growing and fading) counts with the mean over these.
+
+    >>> columns = ("corruption", "labelled", "by_shift", "error")
+    >>> rows = [("test", 40, '{"fog": [10.0, 30.0], "snow": [50.0]}', 35.0)]
+    >>> by_shift(Frame(columns=columns, rows=rows), value="error").rows
+    [('fog', 20, None, 20.0), ('snow', 20, None, 50.0)]
+    """
+    return replace(frame, rows=[part for row in frame.rows for part in _parts(frame, row, value)])
+
+
+def _parts(frame: Frame, row: Key, value: str) -> Iterator[Key]:
+    errors: Mapping[str, Sequence[float | None]] = json.loads(row[frame.place(BY_SHIFT)] or "{}")
+    if not errors:
+        yield row
+        return
+    whole = dict(zip(frame.columns, row, strict=True))
+    # The shifts of a group are of the same images.
+    labelled = None if whole["labelled"] is None else whole["labelled"] // len(errors)
+    for name, each in errors.items():
+        known = [error for error in each if error is not None]
+        error = fmean(known) if known else None
+        part = {"corruption": name, "labelled": labelled, BY_SHIFT: None, value: error}
+        yield tuple((whole | part).values())
+
+
+_PLAIN = ("value", "title", "unit", "constant", "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A pivot table.
+
+    Attributes:
+        rows: names of what tells the rows apart.
+        columns: names of what tells the columns apart; none for a single column.
+        value: what is shown, ``title`` in words, and ``unit`` where its head should say it.
+        row_keys: in order, a value for each name.
+        column_keys: in order.
+        cells: by row and column; one that is not there has no results.
+        constant: what is the same in all of it.
+        severities: those that means are over.
+        digits: how many to print.
+        failed: how many results failed.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    value: str
+    title: str
+    row_keys: list[Key]
+    column_keys: list[Key]
+    cells: dict[tuple[Key, Key], Cell] = field(repr=False)
+    constant: dict[str, Any]
+    severities: tuple[int, ...]
+    digits: int = 1
+    unit: str = ""
+    failed: int = 0
+
+    def cell(self, row: Key, column: Key = ()) -> Cell:
+        """A cell, empty where there are no results."""
+        return self.cells.get((row, column), Cell(value=None))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        cells = [
+            {
+                "row": dict(zip(self.rows, row, strict=True)),
+                "column": dict(zip(self.columns, column, strict=False)),
+                **vars(cell),
+                "complete": cell.complete,
+            }
+            for (row, column), cell in self.cells.items()
+        ]
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return {**plain, "rows": self.rows, "columns": self.columns, "cells": cells}
+
+
+def needed(value: str, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """The columns that `pivot` wants of a store to show a value by some names."""
+    shown = find_value(value)
+    extra = [name for name in names if name.startswith("options.")]
+    if shown.by_shift and "corruption" in names:
+        extra.append(BY_SHIFT)
+    return (*DIMENSIONS, *extra, "status", shown.count, shown.column)
+
+
+def pivot(
+    frame: Frame,
+    *,
+    rows: Sequence[str] = ("model", "recipe"),
+    columns: Sequence[str] = (),
+    value: str = "error",
+) -> Table:
+    """A table of a value, by rows and columns, averaged over seeds, corruptions and severities.
+
+    Nothing else is averaged over, or left unsaid: what differs (the options, the data set, the
+    setting, hold-out and test corruptions) becomes one more of the rows, or of the columns where
+    each of them has one of its values.
+
+    Args:
+        frame: from ``store.select(needed(value, [*rows, *columns]), conditions)``.
+        rows: names of `DIMENSIONS`, or ``options.optimizer.lr``.
+        columns: the same.
+        value: error, online, unadapted, mce, ece, seconds, memory or forgetting.
+
+    >>> job = ("wrn", None, "cifar10", None, "cifar", 0, "test", None, None, "ent", "{}")
+    >>> rows = [(*job, "fog", severity, 0, "done", 100, error)
+    ...         for severity, error in [(1, 10.0), (5, 30.0)]]
+    >>> table = pivot(Frame(columns=needed("error"), rows=rows), rows=["recipe"])
+    >>> print(table.cell(("ent",)))
+    20.0 (1 of 15)
+    """
+    return _tables(frame, rows=rows, columns=columns, value=value)[0]
+
+
+def corruption_table(
+    frame: Frame, *, rows: Sequence[str] = ("model", "recipe"), value: str = "error"
+) -> Table:
+    """A column for each corruption in the paper's order, and the means of test and dev ones."""
+    table, found = _tables(frame, rows=rows, columns=["corruption"], value=value)
+    by_group: dict[tuple[Key, Key], Gathered] = {}
+    for (row, _), each in found.items():
+        group = each.first[frame.place("group")]
+        place = (row, (f"mean {group}" if group else "mean",))
+        by_group.setdefault(place, Gathered(first=each.first)).merge(each)
+    means = _cells(frame, by_group, table.rows, value=value)
+    added = sorted({column for _, column in means})
+    return replace(table, cells=table.cells | means, column_keys=[*table.column_keys, *added])
+
+
+def _tables(
+    frame: Frame, *, rows: Sequence[str], columns: Sequence[str], value: str
+) -> tuple[Table, dict[tuple[Key, Key], Gathered]]:
+    """The table, and what its cells were made of."""
+    names, shown = (*rows, *columns), find_value(value)
+    for name in names:
+        if name not in DIMENSIONS and not name.startswith("options."):
+            raise unknown_name("row or column", name, [*DIMENSIONS, "options.NAME"])
+    refuse_part_of_mce(value, names)
+    frame = without_shown_options(frame, names)
+    if BY_SHIFT in frame.columns:
+        frame = by_shift(frame, value=shown.column)
+    values = {name: frame.distinct(name) for name in DIMENSIONS}
+    several = [name for name, each in values.items() if len(each) > 1]
+    more = differing(frame, names, several)
+    heads = [name for name in columns if name not in AVERAGED]
+    # As a row it would leave each row with one full cell.
+    in_head = [name for name in more if heads and determined(frame, heads, name)]
+    rows = (*rows, *(name for name in more if name not in in_head))
+    columns = (*columns, *in_head)
+    found = gathered(frame, rows, columns, shown.column, count=shown.count)
+    severities = tuple(sorted(s for s in values["severity"] if s is not None))
+    split = (*rows, *columns)
+    cells = _cells(frame, found, split, value=value)
+    alike = [name for name in DIMENSIONS if name not in split and len(values[name]) == 1]
+    constant = {name: next(iter(values[name])) for name in alike}
+    table = Table(
+        rows=rows,
+        columns=columns,
+        value=value,
+        title=shown.title,
+        row_keys=ordered(rows, {row for row, _ in cells}),
+        column_keys=ordered(columns, {column for _, column in cells}),
+        cells=cells,
+        constant={name: v for name, v in constant.items() if v not in (None, "{}", 0)},
+        severities=severities,
+        digits=shown.digits,
+        unit=shown.unit,
+        failed=sum(cell.failed for cell in cells.values()),
+    )
+    return table, found
+
+
+def _cells(
+    frame: Frame,
+    found: Mapping[tuple[Key, Key], Gathered],
+    split: Sequence[str],
+    *,
+    value: str,
+) -> dict[tuple[Key, Key], Cell]:
+    shown = find_value(value)
+    # Hold-out corruptions may have been seen at one severity, where the others were at all.
+    of_group = set(map(itemgetter(frame.place("group"), frame.place("severity")), frame.rows))
+    every = Counter(group for group, severity in of_group if severity is not None)
+
+    def severities(each: Gathered) -> int:
+        if "severity" in split or not each.severe:
+            return 1
+        return len(SEVERITIES) if shown.whole else every[each.first[frame.place("group")]]
+
+    return {
+        place: cell_of(
+            each.numbers,
+            measure=_nothing if shown.whole and not _of_imagenet_c(frame, each) else shown.measure,
+            shifts=1 if "corruption" in split else expected_shifts(frame, each),
+            severities=severities(each),
+            images=each.images,
+            failed=each.failed,
+        )
+        for place, each in found.items()
+    }
+
+
+def _of_imagenet_c(frame: Frame, found: Gathered) -> bool:
+    """AlexNet's errors are on ImageNet-C, and on what is made as it was."""
+    dataset, preset = (found.first[frame.place(name)] for name in ("dataset", "preset"))
+    return bool(dataset == "imagenet-c" or (dataset == "imagenet" and preset == "imagenet"))
+
+
+def _nothing(shifts: Shifts) -> None:
+    return None

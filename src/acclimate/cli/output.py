@@ -1,0 +1,119 @@
+"""Tables for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.files import write_files
+from acclimate.text import option_words
+
+__all__ = [
+    "dimension_word",
+    "say_written",
+    "show_warnings_plainly",
+    "table",
+    "write_figure",
+    "write_file",
+]
+
+
+def table(rows: Sequence[Sequence[str]], *, header: Sequence[str] | None = None) -> str:
+    """Columns as wide as their widest cell.
+
+    >>> print(table([["none", "42.0"], ["rpl", "7.1"]], header=["recipe", "error %"]))
+    recipe  error %
+    ------  -------
+    none    42.0
+    rpl     7.1
+    """
+    lines = [list(row) for row in rows]
+    if header is not None:
+        lines = [list(header), ["-" * len(cell) for cell in header], *lines]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    if header is not None:
+        lines[1] = ["-" * width for width in widths]
+    padded = ("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(line.rstrip() for line in padded)
+
+
+_NO_VALUE = {"setting": "stationary", "images": "all", "corruption": "clean"}
+
+
+def dimension_word(name: str, value: Any) -> str:
+    """What a result is of, as a row or the head of a column says it.
+
+    >>> dimension_word("setting", None), dimension_word("options", '{"optimizer.lr": 0.001}')
+    ('stationary', 'optimizer.lr=0.001')
+    """
+    if name == "options":
+        return option_words(json.loads(value).items(), between=" ", none="-")
+    return _NO_VALUE.get(name, "-") if value is None else str(value)
+
+
+def write_file(path: Path, content: bytes) -> Path:
+    """Write a file, whole or not at all, and the folders above it; hands the path back."""
+
+    def write(target: Path) -> None:
+        target.write_bytes(content)
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if _in_place(path):
+            write(path)
+        else:
+            write_files({path.resolve(): write})  # where a link leads, which stays one
+    except (OSError, ValueError, RuntimeError) as error:  # no file name, a loop of links
+        reason = getattr(error, "strerror", None) or error
+        raise AcclimateError(f"cannot write {str(path)!r}: {reason}") from error
+    return path
+
+
+def write_figure(folder: Path, name: str, svg: str, *, as_png: bool) -> list[Path]:
+    """A figure as SVG, and as PNG too."""
+    from acclimate.report.png import png
+
+    written = [write_file(folder / f"{name}.svg", svg.encode())]
+    if as_png:
+        written.append(write_file(folder / f"{name}.png", png(svg)))
+    return written
+
+
+def say_written(written: Sequence[Path], *, no_png: str | None) -> None:
+    """Name the files, the first of which is a page, and say why there are no PNG files."""
+    for path in written:
+        print(f"{path}  {path.stat().st_size / 1000:,.0f} kB")
+    if no_png is not None:
+        print(f"SVG only. {no_png}")
+    print(f"Open {written[0]} in a browser; it needs no server and no network.")
+
+
+def _in_place(path: Path) -> bool:
+    """Whether nothing can take the place of what is there: /dev/stdout, a file in a shut folder."""
+    device = path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))
+    shut = path.is_file() and not os.access(path.resolve().parent, os.W_OK)
+    return device or shut or (path.exists() and not path.is_file())
+
+
+@contextmanager
+def show_warnings_plainly() -> Iterator[None]:
+    """Print our warnings, each once, without file and line; leave others' as they are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", AcclimateWarning)
+        others = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, AcclimateWarning):
+                print(f"warning: {message}", file=sys.stderr)
+            else:
+                others(message, category, *rest, **more)
+
+        warnings.showwarning = show
+        yield

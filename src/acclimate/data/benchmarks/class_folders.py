@@ -1,0 +1,274 @@
+"""Benchmarks laid out as one folder for each class: listed and counted before anything is read."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acclimate.data.benchmarks.registry import Request
+from acclimate.data.files import EXTENSIONS, FolderSource
+from acclimate.data.preprocessing import Preprocessing
+from acclimate.data.scoring import Scoring
+from acclimate.errors import AcclimateError
+
+__all__ = [
+    "IMAGENET_PREPROCESSING",
+    "ClassFolders",
+    "Listing",
+    "check_classes",
+    "check_counts",
+    "check_listed",
+    "list_class_folders",
+    "list_folder",
+    "list_folders",
+    "list_images",
+    "listed_source",
+    "present",
+    "read_listed",
+    "some",
+]
+
+IMAGENET_PREPROCESSING = Preprocessing(size=(224, 224), resize=256)
+"""Shorter side to 256, centre 224: how the paper, and nearly everyone, prepares these sets."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The image files of one folder, sorted, and those of them without a single byte."""
+
+    files: tuple[str, ...]
+    empty: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassFolders:
+    """The class folders of a data set, and what has to be in them.
+
+    Attributes:
+        base: the folder that holds the class folders.
+        label_of: every class folder there has to be, and its label.
+        total: how many pictures there have to be; None where nobody said.
+        each: how many in each class, where all have as many.
+        scoring: how a model's outputs stand for the labels.
+    """
+
+    base: Path
+    label_of: Mapping[str, int]
+    total: int | None
+    each: int | None = None
+    scoring: Scoring | None = None
+
+    def check(self, request: Request) -> dict[str, Listing]:
+        """The pictures by class folder, once all are seen to be there; none is opened."""
+        return list_class_folders(
+            request, self.base, self.label_of, total=self.total, each=self.each
+        )
+
+    def open(self, request: Request) -> FolderSource:
+        """The pictures, once all are seen to be there."""
+        found = self.check(request)
+        return read_listed(request, self.base, found, self.label_of, scoring=self.scoring)
+
+
+def list_class_folders(
+    request: Request,
+    base: Path,
+    label_of: Mapping[str, int],
+    *,
+    total: int | None,
+    each: int | None = None,
+) -> dict[str, Listing]:
+    """The pictures by class folder, once all of them are seen to be there; none is opened."""
+    check_classes(request, base, list_folders(base), label_of)
+    found = {name: list_images(base / name) for name in label_of if (base / name).is_dir()}
+    check_counts(request, base, found, total=total, each=each)
+    return found
+
+
+def read_listed(
+    request: Request,
+    base: Path,
+    found: Mapping[str, Listing],
+    label_of: Mapping[str, int],
+    *,
+    scoring: Scoring | None = None,
+) -> FolderSource:
+    """The pictures of a listing, in the order of its folders, as a source."""
+    names = [f"{folder}/{file}" for folder, listing in found.items() for file in listing.files]
+    labels = [label_of[folder] for folder, listing in found.items() for _ in listing.files]
+    if not names:
+        request.refuse(f"expected images of {request.dataset.name} in {base}, found none")
+    return FolderSource(
+        base,
+        preprocessing=request.fitting,
+        names=names,
+        labels=labels,
+        class_names=tuple(found),
+        scoring=scoring,
+        cache=request.cache,
+        progress=request.progress,
+    )
+
+
+def check_classes(
+    request: Request, base: Path, folders: Sequence[str], expected: Iterable[str]
+) -> None:
+    """Refuse folders that are no class, whose pictures would have no label, and missing ones."""
+    wanted = dict.fromkeys(expected)
+    what = f"classes of {request.dataset.name}"
+    strangers = sorted(set(folders) - set(wanted))
+    if len(strangers) == len(folders):
+        request.refuse(f"expected a folder for each of the {len(wanted)} {what} in {base}")
+    if strangers:
+        raise AcclimateError(
+            f"{len(strangers)} of {len(folders)} folders in {base} are none of the {len(wanted)} "
+            f"{what}: {some(strangers)}; expected names such as {some(list(wanted), 2)}. Move them "
+            "away, or choose the data set that has them"
+        )
+    absent = [name for name in wanted if name not in set(folders)]
+    if absent:
+        request.object_to(
+            f"expected a folder for each of the {len(wanted)} {what} in {base}, but "
+            f"{len(absent)} are missing: {some(absent)}"
+        )
+
+
+def check_counts(
+    request: Request,
+    base: Path,
+    found: Mapping[str, Listing],
+    *,
+    total: int | None,
+    each: int | None = None,
+) -> None:
+    """Object to classes with too few or too many pictures, and to empty files, by name."""
+    counts = {name: len(listing.files) for name, listing in found.items()}
+    count = sum(counts.values())
+    wrong = [n for n, c in counts.items() if c == 0 or (each is not None and c != each)]
+    if wrong or (total is not None and count != total):
+        wanted = "images in every class" if total is None else f"{total:,} images"
+        every = "" if each is None else f", {each} in each class"
+        # Where the classes differ in size, the likely culprits are those at the end in question.
+        surplus = total is not None and count > total
+        named = wrong or sorted(counts, key=lambda name: counts[name], reverse=surplus)[:3]
+        kind = "" if wrong else f"the {'largest' if surplus else 'smallest'} classes: "
+        detail = kind + some([f"{name} has {counts[name]}" for name in named])
+        request.object_to(
+            f"expected {wanted} of {request.dataset.name} in {base}{every}, found {count:,} "
+            f"({detail})"
+        )
+    empty = [f"{name}/{file}" for name, listing in found.items() for file in listing.empty]
+    if empty:
+        request.object_to(
+            f"{len(empty)} of {count:,} image files in {base} are empty, as after a download that "
+            f"broke off: {some(empty)}"
+        )
+
+
+def list_folders(base: Path) -> list[str]:
+    """The names of the folders in a folder, sorted; hidden ones aside."""
+    return sorted(entry.name for entry in list_folder(base) if entry.is_dir())
+
+
+def list_images(folder: Path) -> Listing:
+    """The image files right in a folder, without opening any."""
+    files: list[str] = []
+    empty: list[str] = []
+    for entry in list_folder(folder):
+        if os.path.splitext(entry.name)[1].lower() in EXTENSIONS and not entry.is_dir():
+            files.append(entry.name)
+            if _size(entry) == 0:
+                empty.append(entry.name)
+    return Listing(tuple(sorted(files)), tuple(sorted(empty)))
+
+
+def list_folder(folder: Path) -> list[os.DirEntry[str]]:
+    """What lies in a folder, hidden things aside, or why that cannot be told."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except NotADirectoryError as error:
+        raise AcclimateError(f"expected a folder, but {folder} is a file") from error
+    except OSError as error:
+        raise AcclimateError(f"cannot look into {folder}: {error.strerror}") from error
+
+
+def some(names: Sequence[str], count: int = 5) -> str:
+    """The first few of many.
+
+    >>> some(["a", "b", "c"], 2)
+    'a, b, …'
+    """
+    return ", ".join(names[:count]) + (", …" if len(names) > count else "")
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:  # a link to nothing: reading it will say so, by name
+        return -1
+
+
+_NAMED = 3  # how many of the missing files a message names
+
+
+def listed_source(
+    request: Request,
+    folder: Path,
+    names: Sequence[str],
+    labels: Sequence[int],
+    *,
+    class_names: Sequence[str] | None,
+    preprocessing: Preprocessing | None = None,
+) -> FolderSource:
+    """The files a table lists, in its order. Missing ones are named before any is decoded."""
+    kept = check_listed(request, folder, names)
+    return FolderSource(
+        folder,
+        preprocessing=request.fitting if preprocessing is None else preprocessing,
+        names=[names[index] for index in kept],
+        labels=[labels[index] for index in kept],
+        class_names=None if class_names is None else tuple(class_names),
+        cache=request.cache,
+        progress=request.progress,
+    )
+
+
+def check_listed(request: Request, folder: Path, names: Sequence[str]) -> list[int]:
+    """The numbers of those files of a table that are there, objecting to others that are not."""
+    again = [name for name, times in Counter(names).items() if times > 1]
+    if again:
+        raise AcclimateError(
+            f"expected each image once in the table of {request.dataset.name}, got {len(again)} "
+            f"that are listed again (first: {again[0]})"
+        )
+    there = present(folder, names)
+    if not there:
+        request.refuse(f"expected {len(names):,} images in {folder}, found none of them")
+    if len(there) < len(names):
+        gone = [name for name in names if name not in there]
+        first = ", ".join(gone[:_NAMED]) + (", …" if len(gone) > _NAMED else "")
+        request.object_to(f"{len(gone):,} of {len(names):,} images are not in {folder} ({first})")
+    return [index for index, name in enumerate(names) if name in there]
+
+
+def present(folder: Path, names: Sequence[str]) -> set[str]:
+    """Those of the files, relative to ``folder``, that are there.
+
+    Each subfolder is listed once: asking for half a million files one by one takes minutes on a
+    network drive.
+    """
+    parents = {name.rpartition("/")[0] for name in names}
+    found: set[str] = set()
+    for parent in parents:
+        try:
+            entries = os.listdir(folder / parent)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise AcclimateError(f"cannot look into {folder / parent}: {error}") from error
+        found.update(f"{parent}/{entry}" if parent else entry for entry in entries)
+    return found.intersection(names)

@@ -1,0 +1,232 @@
+"""The one public call: a batch, a name and a severity in, the shifted batch out."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any, Literal, get_args, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acclimate.data.corruptions.draws import Draws, picture_keys
+from acclimate.data.corruptions.filters import Pixels, grey_to_rgb, quantize, rgb_to_grey
+from acclimate.data.corruptions.registry import REGISTRY, Corruption
+from acclimate.data.names import DEV, SEVERITIES, TEST
+from acclimate.errors import AcclimateError, unknown_name
+
+__all__ = [
+    "PRESETS",
+    "SMALLEST_SIDE",
+    "Preset",
+    "constants",
+    "corrupt",
+    "corrupt_numbered",
+    "corruptions",
+    "from_batch",
+    "to_batch",
+]
+
+SMALLEST_SIDE = 4  # Below this, a forgotten batch axis (H × W × 3) could pass for grey pictures.
+
+
+def to_batch(images: Pixels | Tensor) -> Tensor:
+    """Any accepted batch as one uint8 tensor N × channels × height × width; arrays are not copied.
+
+    >>> to_batch(np.zeros((2, 8, 9, 3), dtype=np.uint8)).shape
+    torch.Size([2, 3, 8, 9])
+    >>> to_batch(np.zeros((2, 8, 9), dtype=np.uint8)).shape
+    torch.Size([2, 1, 8, 9])
+    """
+    if isinstance(images, Tensor):
+        _check_dtype(images.dtype, expected=torch.uint8)
+        batch = images.detach()
+        accepted = "N×3×H×W or N×1×H×W"
+    elif isinstance(images, np.ndarray):
+        _check_dtype(images.dtype, expected=np.dtype(np.uint8))
+        pixels = images[..., None] if images.ndim == 3 else images
+        channels_last = torch.from_numpy(_readable(pixels))
+        batch = channels_last.movedim(-1, 1) if channels_last.ndim == 4 else channels_last
+        accepted = "N×H×W×3, N×H×W×1 or N×H×W"
+    else:
+        raise AcclimateError(f"expected a numpy array or a tensor, got {type(images).__name__}")
+    if batch.ndim != 4 or batch.shape[1] not in (1, 3) or min(batch.shape[2:]) < SMALLEST_SIDE:
+        raise AcclimateError(
+            f"expected a batch of {accepted} with sides of at least {SMALLEST_SIDE} px, "
+            f"got shape {tuple(images.shape)}; a single picture needs a leading axis (images[None])"
+        )
+    return batch
+
+
+def from_batch(batch: Tensor, *, like: Pixels | Tensor) -> Pixels | Tensor:
+    """The kind and shape of ``like``, with the pixels of ``batch``."""
+    if isinstance(like, Tensor):
+        return batch.contiguous()
+    return batch.movedim(1, -1).contiguous().numpy().reshape(like.shape)
+
+
+def _readable(pixels: Pixels) -> Pixels:
+    # torch takes neither negative strides nor, without a warning, arrays it might write to.
+    sound = pixels.flags.writeable and all(stride >= 0 for stride in pixels.strides)
+    return pixels if sound else np.array(pixels)
+
+
+def _check_dtype(
+    got: torch.dtype | np.dtype[np.generic], *, expected: torch.dtype | np.dtype[np.generic]
+) -> None:
+    if got != expected:
+        raise AcclimateError(
+            f"expected uint8 images with values 0 to 255, got {got}; "
+            "corrupt before scaling and normalising"
+        )
+
+
+Preset = Literal["imagenet", "cifar"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+
+_TABLE: dict[str, Any] = json.loads(
+    resources.files(__package__).joinpath("constants.json").read_text(encoding="utf-8")
+)
+
+
+def constants(name: str, severity: int, *, preset: Preset) -> dict[str, float | tuple[float, ...]]:
+    """The published constants of one corruption at one severity.
+
+    >>> constants("fog", 3, preset="cifar")
+    {'amount': 0.75, 'wibble_decay': 2.5}
+    >>> constants("motion_blur", 1, preset="imagenet")
+    {'radius': 10, 'sigma': 3, 'angle_degrees': (-45, 45)}
+    """
+    if preset not in PRESETS:
+        raise unknown_name("preset", str(preset), PRESETS)
+    table: dict[str, Any] = _TABLE[preset]
+    if name not in table:
+        raise unknown_name("corruption", str(name), table)
+    # 3.0 is one of them too, but is no index.
+    if not hasattr(severity, "__index__") or severity not in SEVERITIES:
+        raise AcclimateError(f"expected a severity of 1, 2, 3, 4 or 5, got {severity!r}")
+    return {key: _at(value, severity) for key, value in table[name].items()}
+
+
+def _at(value: Any, severity: int) -> float | tuple[float, ...]:
+    # A list of five goes by severity; anything else (an angle's range, a scale) holds for all.
+    if not isinstance(value, list):
+        return float(value)
+    if len(value) != len(SEVERITIES):
+        return tuple(value)
+    number: float = value[severity - 1]
+    return number
+
+
+# Values worked on at once: what a core's cache holds of float32 temporaries; what keeps a GPU busy.
+_VALUES_ON_CPU = 2**18
+_VALUES_ON_GPU = 2**26
+_VALUES_OF_MANY = 2**23
+
+
+def corruptions() -> list[str]:
+    """The names `corrupt` knows, in the benchmark's order: the test corruptions, then dev.
+
+    >>> corruptions()[:3]
+    ['gaussian_noise', 'shot_noise', 'impulse_noise']
+    """
+    return [name for name in (*TEST, *DEV) if name in REGISTRY]
+
+
+@overload
+def corrupt(
+    images: Pixels, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
+) -> Pixels: ...
+@overload
+def corrupt(
+    images: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
+) -> Tensor: ...
+@torch.no_grad()
+def corrupt(
+    images: Pixels | Tensor,
+    name: str,
+    severity: int,
+    *,
+    preset: Preset,
+    seed: int = 0,
+    start: int = 0,
+) -> Pixels | Tensor:
+    """Corrupt a batch of pictures as ImageNet-C or CIFAR-10-C would, where the batch lies.
+
+    Image ``i`` draws its randomness from ``(seed, start + i, name, severity)`` alone, so a data
+    set comes out the same however it is cut into batches: pass as ``start`` the index of the
+    first image of the batch. Sides may differ and be as short as 4 px. A one-channel picture is
+    three equal channels: where a corruption brings colour, its luma is returned.
+
+    Args:
+        images: uint8, an array N×H×W×3, N×H×W×1 or N×H×W, or a tensor N×3×H×W or N×1×H×W.
+        name: one of `corruptions`.
+        severity: 1 (mild) to 5.
+        preset: whose constants: ``"imagenet"`` (made for 224 px) or ``"cifar"`` (for 32 px).
+        seed: another seed, another draw; 0 or more.
+        start: the index of the first image in its data set; 0 or more.
+
+    Returns:
+        New images of the same kind, shape, dtype and device.
+
+    >>> import numpy as np
+    >>> images = np.full((2, 32, 32, 3), 128, dtype=np.uint8)
+    >>> shifted = corrupt(images, "fog", 3, preset="cifar")
+    >>> shifted.shape, shifted.dtype
+    ((2, 32, 32, 3), dtype('uint8'))
+    >>> alone = corrupt(images[1:], "fog", 3, preset="cifar", start=1)
+    >>> bool((alone == shifted[1:]).all())
+    True
+    """
+    for what, value in (("seed", seed), ("start", start)):
+        if not hasattr(value, "__index__") or value < 0:
+            raise AcclimateError(f"expected {what} to be an integer >= 0, got {value!r}")
+    settings = constants(name, severity, preset=preset)
+    batch = to_batch(images)
+    numbers = torch.arange(start, start + len(batch))
+    keys = picture_keys(numbers, seed=int(seed), name=name, severity=int(severity))
+    return from_batch(_corrupt_batch(REGISTRY[name], batch, keys, settings), like=images)
+
+
+@torch.no_grad()
+def corrupt_numbered(
+    images: Tensor, numbers: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0
+) -> Tensor:
+    """`corrupt` for uint8 pictures N×C×H×W of any numbers in their data set, in any order."""
+    settings = constants(name, severity, preset=preset)
+    keys = picture_keys(numbers, seed=seed, name=name, severity=severity)
+    return _corrupt_batch(REGISTRY[name], to_batch(images), keys, settings)
+
+
+def _corrupt_batch(
+    entry: Corruption, batch: Tensor, keys: Tensor, settings: dict[str, Any]
+) -> Tensor:
+    device = torch.device("cpu") if entry.host else batch.device
+    keys = keys.to(device)
+    size = _chunk_size(entry, batch, device)
+    if 0 < len(batch) <= size:
+        return _corrupt_chunk(entry, batch.to(device), keys, settings).to(batch.device)
+    out = torch.empty_like(batch)
+    for first in range(0, len(batch), size):
+        part = slice(first, first + size)
+        out[part] = _corrupt_chunk(entry, batch[part].to(device), keys[part], settings)
+    return out
+
+
+def _chunk_size(entry: Corruption, batch: Tensor, device: torch.device) -> int:
+    on_cpu = _VALUES_OF_MANY if entry.many else _VALUES_ON_CPU
+    values = on_cpu if device.type == "cpu" else _VALUES_ON_GPU
+    return max(1, values // max(1, batch[:1].numel()))
+
+
+def _corrupt_chunk(
+    entry: Corruption, images: Tensor, keys: Tensor, settings: dict[str, Any]
+) -> Tensor:
+    lift = entry.colour and images.shape[1] == 1
+    source = grey_to_rgb(images) if lift else images
+    draws = (Draws(keys),) if entry.random else ()
+    out = entry.apply(source, *draws, **settings)
+    if out.dtype != torch.uint8:
+        out = quantize(out)
+    return rgb_to_grey(out) if lift else out

@@ -1,0 +1,440 @@
+"""The one step that runs any recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acclimate import parallel
+from acclimate.acceleration import EXACT, PLAIN, Acceleration
+from acclimate.errors import AcclimateError
+from acclimate.learner.network import Network, verify
+from acclimate.learner.replay import Replay
+from acclimate.learner.state import pack, transform, under, unpack
+from acclimate.models.outputs import Outputs, find_classifier
+from acclimate.parts.base import Part, Step
+from acclimate.parts.normalization import StatisticsControl
+from acclimate.recipe import Recipe
+
+__all__ = ["Learner", "StepResult", "check_shareable", "mean_term"]
+
+
+def mean_term(term: Tensor, weights: Tensor | None, counting: Tensor | None, images: int) -> Tensor:
+    """Mean over the images that count; a scalar term is taken as it is.
+
+    Of several processes each has its part of the mean; the parts add up.
+
+    >>> import torch
+    >>> mean_term(torch.tensor([1.0, 3.0]), None, None, 2)
+    tensor(2.)
+    """
+    if term.ndim == 0:
+        if parallel.active():
+            raise AcclimateError(
+                "a part of the recipe returns a single number as its loss, which cannot be shared "
+                "out over processes; return one value per image, or adapt in one process"
+            )
+        return term
+    if weights is not None:
+        assert counting is not None
+        return (term * weights).sum() / counting
+    return term.sum() / images if parallel.active() else term.mean()
+
+
+def check_shareable(model: nn.Module, recipe: Recipe) -> None:
+    """Refuse what several processes cannot do as one would."""
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        raise AcclimateError(
+            "expected the plain model, got one wrapped in DistributedDataParallel; pass "
+            "model.module: gradients and statistics are shared here already"
+        )
+    alone = (
+        f"which {parallel.world()} processes would do differently from one; adapt in one process, "
+        "or each by itself: with acclimate.parallel.alone()"
+    )
+    if recipe.episode is not None:
+        raise AcclimateError(f"recipe {recipe.name!r} forgets after each {recipe.episode}, {alone}")
+    for slot, part in recipe.parts().items():
+        kind = type(part)
+        if (kind.views, kind.collect, kind.predict) != (Part.views, Part.collect, Part.predict):
+            raise AcclimateError(
+                f"the {slot} of recipe {recipe.name!r} draws views of each image, keeps images or "
+                f"compares them, {alone}"
+            )
+
+
+DEFAULT_LR = 1e-3
+"""The paper's rate for a ResNet-50, where neither recipe nor preset names one."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step gave: the answer made *before* the update, and the loss (no host sync).
+
+    Of several processes each gets the answers for its own images, and the loss over all.
+    """
+
+    logits: Tensor
+    loss: Tensor | None
+
+
+class Learner:
+    """A model, a recipe and what the recipe's parts remember; :meth:`step` learns from one batch.
+
+    The model is taken over as it is (no copy): parameters that the selector leaves out stop asking
+    for gradients, dropout and the like stay off, and its buffers are not written before
+    :meth:`release`. Only ``learning`` ever changes, so only ``learning`` is ever copied.
+
+    In a process group each process gives its own part of every batch, any number of images or none,
+    and all take one step: the one a single process would take on the whole batch.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        *,
+        batch_size: int | None = None,
+        seed: int = 0,
+        acceleration: Acceleration = EXACT,
+    ) -> None:
+        recipe.check(model)
+        if parallel.active():
+            check_shareable(model, recipe)
+        self.model = model.eval()
+        self.network = Network(self.model)
+        self.recipe = recipe
+        self.batch_size = recipe.batch_size if batch_size is None else batch_size
+        if self.batch_size < 1:
+            raise AcclimateError(f"expected batch_size >= 1, got {batch_size}")
+        at_own_size = DEFAULT_LR if recipe.optimizer.lr is None else recipe.optimizer.lr
+        # An episode of one image is one image, however many arrive together.
+        scale = 1.0 if recipe.episode == "image" else self.batch_size / recipe.batch_size
+        self.lr = at_own_size * scale
+        self.generator = torch.Generator().manual_seed(seed)
+        self.steps = 0
+        self.forwards = 0
+        self.backwards = 0
+        self.tap: nn.Module | None = None
+        self._features: Tensor | None = None
+        self._counted: tuple[Tensor, int] | None = None
+        self._fresh: dict[str, Tensor] | None = None
+        self._overwritten: dict[str, Tensor] = {}
+        self._asked_gradient = {name: p.requires_grad for name, p in model.named_parameters()}
+        self.parts: dict[str, Part] = recipe.parts()
+        self._transforming = {
+            slot: part
+            for slot, part in self.parts.items()
+            if type(part).transform is not Part.transform
+        }
+        self.states: dict[str, Any] = {}
+        self.learning: dict[str, nn.Parameter] = {}
+        self._prepare()
+        self.network.accelerate(acceleration)
+        self._replay = Replay(self)
+        self.ran = EXACT
+        self.source = {name: p.detach().clone() for name, p in self.learning.items()}
+
+    def _prepare(self) -> None:
+        if any("features" in part.needs for part in self.parts.values()):
+            classifier = find_classifier(self.model)[1]
+            self._tap = classifier.register_forward_pre_hook(self._keep_features)
+            self.tap = classifier
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
+        for slot, part in self.parts.items():
+            self.states[slot] = part.prepare(self)
+            if slot == "selector":
+                self._select(self.recipe.selector.names(self.model))
+            for name, parameter in part.parameters(self.states[slot]).items():
+                self.learning[f"{slot}:{name}"] = parameter
+
+    def _select(self, names: list[str]) -> None:
+        parameters = dict(self.model.named_parameters())
+        for name in names:
+            if not parameters[name].is_floating_point():
+                raise AcclimateError(f"the parameter {name} is not floating point and cannot learn")
+            parameters[name].requires_grad_(True)
+            self.learning[name] = parameters[name]
+
+    def _keep_features(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._features = inputs[0].flatten(1)
+
+    def drop_features(self) -> None:
+        """Forget what the classifier was shown: nobody will ask."""
+        self._features = None
+
+    @property
+    def statistics(self) -> StatisticsControl:
+        """The switchboard over the batch-norm layers."""
+        control: StatisticsControl = self.states["normalization"]
+        return control
+
+    def forward(
+        self,
+        images: Tensor,
+        *,
+        weights: Mapping[str, Tensor] | None = None,
+        learning: bool = True,
+    ) -> Outputs:
+        """One forward pass with the recipe's statistics, the student's weights or those given."""
+        verify(self, images)
+        count = self._count(images)
+        self.recipe.normalization.apply(self.statistics, count, learning=learning)
+        return self._run(images, weights)
+
+    def tell_total(self, images: Tensor, total: int) -> None:
+        """Say how many images all processes have where this one has ``images``: none is asked."""
+        if parallel.active():
+            self._counted = images, total
+
+    def _count(self, images: Tensor) -> int:
+        """How many images the batch has over all processes; asks them once a batch at most."""
+        if not parallel.active():
+            return len(images)
+        if self._counted is None or self._counted[0] is not images:
+            own = torch.tensor(len(images), device=images.device)
+            self._counted = images, int(parallel.summed(own))
+        return self._counted[1]
+
+    @torch.no_grad()
+    def source_forward(self, images: Tensor) -> Outputs:
+        """The unadapted model: source parameters, source statistics."""
+        verify(self, images)
+        self.statistics.release()
+        # Before the first step the source is what is loaded: no need to swap anything.
+        return self._run(images, self.source if self.steps else None)
+
+    def teacher_forward(self, step: Step, images: Tensor) -> Outputs:
+        """Ask the recipe's teacher."""
+        return self.recipe.teacher.outputs(self.states["teacher"], step, images)
+
+    def _run(self, images: Tensor, weights: Mapping[str, Tensor] | None) -> Outputs:
+        self.forwards += 1
+        for slot, part in self._transforming.items():
+            others = None if weights is None else under(f"{slot}:", weights)
+            images = part.transform(self.states[slot], images, others)
+        own = {name: tensor for name, tensor in (weights or {}).items() if ":" not in name}
+        logits = self.network.ask(images, self.statistics, None if weights is None else own)
+        features, self._features = self._features, None
+        features = None if features is None else features[: len(images)].to(logits.dtype)
+        projections = None
+        if self.recipe.objective is not None and features is not None:
+            state = self.states.get("objective")
+            own_head = None if weights is None else under("objective:", weights)
+            projections = self.recipe.objective.project(state, features, own_head)
+        return Outputs(logits, features, projections)
+
+    def step(self, images: Tensor) -> StepResult:
+        """Predict, then learn from one batch of images; an episode learns, then predicts."""
+        verify(self, images)
+        with self.network.acceleration.kernels(images.device):
+            if self.recipe.episode is not None:
+                return self._episodes(images)
+            if self._replay.possible(images):
+                return StepResult(*self._replay.step(images))
+            return self.take_step(images)
+
+    def _episodes(self, images: Tensor) -> StepResult:
+        episodes = images.split(1) if self.recipe.episode == "image" else (images,)
+        results = [self._episode(each) for each in episodes]
+        losses = [result.loss for result in results if result.loss is not None]
+        loss = torch.stack(losses).mean() if losses else None
+        return StepResult(torch.cat([result.logits for result in results]), loss)
+
+    def _episode(self, images: Tensor) -> StepResult:
+        """Learn from images, answer, and forget."""
+        fresh = self._fresh or self.snapshot()
+        with torch.enable_grad():
+            losses = [self._learn(images) for _ in range(self.recipe.epochs)]
+        answer = self.answer(images)
+        drawn = self.generator.get_state()
+        self.load_state_tensors(fresh)
+        self._fresh = fresh
+        self.generator.set_state(drawn)  # what is drawn for the next images is drawn anew
+        return StepResult(answer, losses[0])
+
+    def take_step(self, images: Tensor) -> StepResult:
+        """A step as it is, without looking for anything faster."""
+        with torch.set_grad_enabled(self.recipe.learns):
+            step = self._collect(images)
+            answer = self._answer(step, images)
+            step.loss = self._update(step) if self.recipe.learns else None
+        self._end(step)
+        return StepResult(answer, step.loss)
+
+    def _learn(self, images: Tensor) -> Tensor | None:
+        """A step whose answer nobody asks for; its loss."""
+        step = self._collect(images)
+        step.loss = self._update(step) if self.recipe.learns else None
+        self._end(step)
+        return step.loss
+
+    def _end(self, step: Step) -> None:
+        self.steps += 1
+        for slot, part in self.parts.items():
+            part.after_step(self.states[slot], step)
+
+    def predict(self, images: Tensor) -> Tensor:
+        """The logits for a batch, keeping nothing that was learnt from it."""
+        if self.recipe.episode is not None:
+            return self._episodes(images).logits
+        return self.answer(images)
+
+    @torch.no_grad()
+    def answer(self, images: Tensor) -> Tensor:
+        """The logits for a batch from what is known, learning nothing."""
+        return self._answer(Step(self, images, learning=False), images)
+
+    def _collect(self, images: Tensor) -> Step:
+        for slot, part in self.parts.items():
+            images = part.collect(self.states[slot], images)
+        views = None
+        for slot, part in self.parts.items():
+            views = part.views(self.states[slot], images) or views
+        return Step(self, images, views=views)
+
+    def _answer(self, step: Step, images: Tensor) -> Tensor:
+        """The logits handed out for the batch that arrived."""
+        for slot, part in self.parts.items():
+            own = part.predict(self.states[slot], step)
+            if own is not None:
+                return own.detach()
+        if any(view is images for view in step.views):
+            return step.student_of(images).logits.detach()
+        # The loss looks at other pictures than those that arrived: answer without a graph.
+        with torch.no_grad():
+            return self.forward(images, learning=False).logits
+
+    def _update(self, step: Step) -> Tensor | None:
+        """Learn from the images that count; None when none does."""
+        weights = self._weights(step)
+        counting = None if weights is None else parallel.summed(weights.count_nonzero())
+        if counting is not None and not bool(counting):
+            return None
+        before = self.backwards
+
+        def closure() -> Tensor:
+            if self.backwards > before:  # a second look within one step, after a move
+                step.forget()
+            return self._backward(step, weights, counting)
+
+        return self.recipe.optimizer.update(self.states["optimizer"], self, closure)
+
+    def _weights(self, step: Step) -> Tensor | None:
+        combined: Tensor | None = None
+        for slot, part in self.parts.items():
+            weights = part.weights(self.states[slot], step)
+            if weights is not None:
+                combined = weights if combined is None else combined * weights
+        return combined
+
+    def _backward(self, step: Step, weights: Tensor | None, counting: Tensor | None) -> Tensor:
+        terms = [part.loss(self.states[slot], step) for slot, part in self.parts.items()]
+        images = self._count(step.images)
+        total = sum(mean_term(t, weights, counting, images) for t in terms if t is not None)
+        assert isinstance(total, Tensor)
+        if not total.requires_grad:
+            raise AcclimateError(
+                "the model's answers do not depend on what is to learn: does its forward pass turn "
+                "gradients off, or return something else before its logits?"
+            )
+        total.backward()
+        self.backwards += 1
+        loss = total.detach()
+        gradients = [p.grad for p in self.learning.values() if p.grad is not None]
+        parallel.sum_in_place([loss, *gradients])  # the loss travels with the gradients
+        return loss
+
+    def start_epoch(self) -> None:
+        """Tell the parts that an epoch begins."""
+        for slot, part in self.parts.items():
+            part.start_epoch(self.states[slot], self)
+
+    def state_tensors(self, *, optimizer: bool = True) -> dict[str, Tensor]:
+        """Everything that changes while learning, flat and not copied."""
+        tensors = {f"learning/{name}": p.detach() for name, p in self.learning.items()}
+        for slot, state in self.states.items():
+            if optimizer or slot != "optimizer":
+                tensors |= {f"{slot}/{key}": value for key, value in pack(state).items()}
+        tensors["learner/generator"] = self.generator.get_state()
+        tensors["learner/steps"] = torch.tensor(self.steps)
+        return tensors
+
+    def snapshot(self, *, optimizer: bool = True) -> dict[str, Tensor]:
+        """A copy of :meth:`state_tensors`, to go back to."""
+        return {k: v.clone() for k, v in self.state_tensors(optimizer=optimizer).items()}
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put :meth:`state_tensors` back; without optimiser entries its moments start anew."""
+        missing = [name for name in self.learning if f"learning/{name}" not in tensors]
+        if missing:
+            raise AcclimateError(
+                f"this state belongs to another model or recipe: it has no {missing[0]!r}, "
+                f"which learns under {self.recipe.name!r}"
+            )
+        for name, parameter in self.learning.items():
+            parameter.copy_(tensors[f"learning/{name}"])
+        for slot, state in self.states.items():
+            packed = under(f"{slot}/", tensors)
+            if packed:
+                unpack(state, packed)
+            elif isinstance(state, torch.optim.Optimizer):
+                state.state.clear()
+        self._fresh = None
+        self._replay.forget()
+        self.generator.set_state(tensors["learner/generator"].cpu())
+        self.steps = int(tensors["learner/steps"])
+
+    def transform(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Follow the model to another device or precision, with all that is remembered."""
+        self.source = {name: change(tensor) for name, tensor in self.source.items()}
+        self._fresh = None  # nothing of an episode is kept: it is taken anew
+        for state in self.states.values():
+            transform(state, change)
+        self._replay.forget()
+        self.network.decelerate()  # what is faster elsewhere, somebody must choose anew
+
+    @torch.no_grad()
+    def restore_source(self) -> None:
+        """Put the source's parameters back."""
+        for name, tensor in self._overwritten.items():
+            self.model.get_parameter(name).copy_(tensor)
+        for name, parameter in self.learning.items():
+            parameter.copy_(self.source[name])
+
+    @torch.no_grad()
+    def overwrite(self, name: str, value: Tensor) -> None:
+        """Write a parameter of the plain model, for a part's ``export``."""
+        parameter = self.model.get_parameter(name)
+        self._overwritten.setdefault(name, parameter.detach().clone())
+        parameter.copy_(value.view_as(parameter))
+
+    def forward_plain(self, images: Tensor) -> Tensor:
+        """The model as it stands, with its own buffers: what a user without this package gets."""
+        return self.network.ask(images, self.statistics)
+
+    def release(self) -> nn.Module:
+        """Take all hooks and flags off: the plain model, with whatever it has learnt."""
+        how = self.network.acceleration
+        if how.changes:
+            self.ran = self.network.ran
+        self._replay.forget()
+        for parameter in (*self.model.parameters(), *self.learning.values()):
+            parameter.grad = None  # a recording's memory is given back where nothing lies in it
+        # Exact kernels take several times as long on a GPU: only where the run was exact.
+        self.network.accelerate(EXACT if how == EXACT else PLAIN)
+        self.statistics.release()
+        for slot, part in self.parts.items():
+            part.export(self.states[slot], self)
+        if hasattr(self, "_tap"):
+            self._tap.remove()
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(self._asked_gradient.get(name, True))
+        return self.model

@@ -1,0 +1,292 @@
+"""A model as the learner asks it: with any weights, and faster where that changes nothing."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+from torch.func import functional_call
+
+from acclimate import parallel
+from acclimate.acceleration import (
+    EXACT,
+    Acceleration,
+    Aside,
+    Recorder,
+    bypassed,
+    differs,
+    interferes,
+    make_twin,
+    turns_away,
+)
+from acclimate.errors import AcclimateWarning
+from acclimate.models.outputs import logits_of
+from acclimate.parts.normalization import StatisticsControl
+
+if TYPE_CHECKING:
+    from acclimate.learner.learner import Learner
+
+__all__ = ["Network", "verify"]
+
+_KINDS = 8
+"""How many kinds of answers are recorded at one time."""
+
+
+class Network:
+    """A model, and how it is run.
+
+    An acceleration that changes answers at all is ``unverified`` until somebody has compared it
+    with the exact way (see :mod:`acclimate.learner.network`).
+
+    >>> network = Network(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)))
+    >>> network.ask(torch.rand(5, 3, 2, 2), StatisticsControl({})).shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.acceleration = EXACT
+        self.preparation = 0.0  # seconds, of compiling and of checking what is faster
+        self.decelerate()
+
+    def accelerate(self, acceleration: Acceleration, *, verified: bool = False) -> None:
+        """Run the model this way from now on; what learns must be known when it is asked next."""
+        ends = self.acceleration.recorded and not acceleration.recorded
+        self.acceleration.undo(self.model)
+        acceleration.prepare(self.model)
+        self.acceleration = acceleration
+        self.unverified = acceleration.changes and not verified
+        self.forget()
+        if ends and torch.cuda.is_initialized():
+            # What recordings worked in is used by no others, and would be kept run after run.
+            torch.cuda.empty_cache()
+
+    def decelerate(self) -> None:
+        """Run the model as it is."""
+        self.accelerate(EXACT)
+
+    def forget(self) -> None:
+        """Make and record anew what is faster: the tensors are others now."""
+        self._made = _Made()
+
+    def follow(self) -> None:
+        """Make anew what is faster if somebody changed or replaced weights that do not learn.
+
+        A twin has copies of them, and a recording knows where in memory they lie.
+        """
+        if not (self.acceleration.fused or self.acceleration.recorded):
+            return
+        if self._made.frozen is None:
+            self._made.frozen = _frozen(self.model)
+        if any(
+            held.get(name) is not parameter or parameter._version != version
+            for held, name, parameter, version in self._made.frozen
+        ):
+            self.forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_made": _Made()}  # a copy makes its own
+
+    @property
+    def aside(self) -> Aside:
+        """Where all recordings are made, and replayed one at a time; another after forgetting."""
+        return self._made.aside
+
+    @property
+    def ran(self) -> Acceleration:
+        """How the model ran in fact."""
+        without = self._made.looked_for_twin and self._made.twin is None
+        return replace(self.acceleration, fused=self.acceleration.fused and not without)
+
+    def looked_into(self, *, but: nn.Module | None = None) -> bool:
+        """Whether somebody looks into the model, at other places, who would miss a replay."""
+        modules = self._made.modules = self._made.modules or list(self.model.modules())
+        return any(interferes(module) for module in modules if module is not but)
+
+    def ask(
+        self,
+        images: Tensor,
+        statistics: StatisticsControl,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """The logits, by the model's own weights or by others."""
+        self.follow()
+        if self._replays(images):
+            return self._recorder(statistics, weights)(images)[0][0]
+        return self._ask(images, statistics, weights)
+
+    def _replays(self, images: Tensor) -> bool:
+        """Whether it is an answer alone that is asked for, and nobody looks into the model."""
+        return (
+            self.acceleration.recorded
+            and images.is_cuda
+            and not torch.is_grad_enabled()
+            and not torch.cuda.is_current_stream_capturing()
+            and not parallel.active()
+            and not self.looked_into()
+        )
+
+    def _recorder(
+        self, statistics: StatisticsControl, weights: Mapping[str, Tensor] | None
+    ) -> Recorder:
+        """What records answers by these very tensors."""
+        # A recording holds on to its statistics and weights: their numbers stand for no others.
+        others = None if weights is None else tuple(map(id, weights.values()))
+        kind = id(statistics), statistics.setting, statistics.gathering, others
+        recorders = self._made.recorders
+        recorder = recorders.pop(kind, None)
+        if recorder is None:
+            own = None if weights is None else dict(weights)
+            recorder = Recorder(
+                lambda images: (self._ask(images, statistics, own),), aside=self.aside
+            )
+        recorders[kind] = recorder
+        if len(recorders) > _KINDS:  # the one that was not asked for longest
+            del recorders[next(iter(recorders))]
+        return recorder
+
+    def _ask(
+        self, images: Tensor, statistics: StatisticsControl, weights: Mapping[str, Tensor] | None
+    ) -> Tensor:
+        # Few models take no image at all, but a process must be there for the others: it shows
+        # one that counts nowhere, neither in the statistics nor in the loss.
+        absent = len(images) == 0
+        statistics.expect_stand_in(absent)
+        shown = images.new_zeros(1, *images.shape[1:]) if absent else images
+        # Copies in half precision live as long as the outermost autocast, and weights have moved.
+        torch.clear_autocast_cache()
+        runner = self._runner()
+        twin = runner is not self.model
+        shown = shown if twin else self.acceleration.shown(shown)  # a twin sees to it itself
+        device = shown.device
+        here = torch.cuda.device(device) if shown.is_cuda else nullcontext()
+        with here, self.acceleration.kernels(device), self.acceleration.precision(device):
+            if weights is None:
+                returned = runner(shown)
+            else:
+                known = self._made.names if twin else weights
+                own = {name: tensor for name, tensor in weights.items() if name in known}
+                returned = functional_call(runner, own, (shown,))
+        logits = logits_of(returned)
+        if self.acceleration.half:  # losses, and what people see, are made in full precision
+            logits = logits.to(images.dtype)
+        return logits[:0] if absent else logits
+
+    def _runner(self) -> nn.Module:
+        """The twin, or the model where there is none or somebody looks where it does not go."""
+        if not self.acceleration.fused:
+            return self.model
+        made = self._made
+        if not made.looked_for_twin:
+            made.looked_for_twin = True
+            dtype = torch.bfloat16 if self.acceleration.half else torch.float32
+            made.twin = make_twin(self.model, dtype=dtype)
+            if made.twin is not None:
+                made.bypassed = bypassed(self.model, made.twin)
+                shared = made.twin.named_parameters(remove_duplicate=False)  # by any name
+                made.names = {name for name, _ in shared}
+        if made.twin is None or any(interferes(module) for module in made.bypassed):
+            return self.model
+        return made.twin
+
+
+_Place: TypeAlias = tuple[dict[str, nn.Parameter | None], str, nn.Parameter, int]
+"""Where a parameter is held, by which name, which one it is, and how often it was changed."""
+
+
+def _frozen(model: nn.Module) -> list[_Place]:
+    return [
+        (module._parameters, name, parameter, parameter._version)
+        for module in model.modules()
+        for name, parameter in module._parameters.items()
+        if parameter is not None and not parameter.requires_grad and not parameter.is_inference()
+    ]
+
+
+@dataclass
+class _Made:
+    """What is made on the way to be faster, and made anew when tensors are replaced."""
+
+    looked_for_twin: bool = False
+    twin: fx.GraphModule | None = None
+    bypassed: list[nn.Module] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    modules: list[nn.Module] = field(default_factory=list)
+    frozen: list[_Place] | None = None
+    recorders: dict[Any, Recorder] = field(default_factory=dict)
+    aside: Aside = field(default_factory=Aside)
+
+
+_IMAGES = 32
+
+
+def verify(learner: Learner, images: Tensor) -> None:
+    """Run the learner's model as fast as its answers and gradients bear, seen on a first batch.
+
+    What was chosen is tried, then what rounds less; where neither does, the model runs exactly, and
+    a warning says so. Nothing is learnt, and no statistics are gathered.
+    """
+    network = learner.network
+    chosen = network.acceleration
+    if not network.unverified or not len(images) or parallel.active():
+        return
+    some = torch.cat([images, images]) if len(images) == 1 else images[:_IMAGES]
+    gradients = learner.recipe.learns and (chosen.half or chosen.fused)
+    why: str | None = None
+    began = time.perf_counter()
+    with learner.statistics.unwatched():
+        try:
+            network.accelerate(EXACT)
+            exact = _probe(learner, some, gradients=gradients)
+        finally:
+            network.accelerate(chosen)
+        if not all(bool(torch.isfinite(each).all()) for each in exact):
+            return  # nothing can be told from broken images: the next batch will
+        for candidate in chosen.candidates():
+            network.accelerate(candidate, verified=True)
+            try:
+                fast = _probe(learner, some, gradients=gradients)
+                why = differs(fast[0], exact[0]) or turns_away(fast[1], exact[1])
+            except Exception as error:  # whatever a compiler or a kernel may meet
+                why = f"{type(error).__name__}: {error}".splitlines()[0]
+            if why is None:
+                break
+    network.preparation = time.perf_counter() - began
+    if why is None:
+        return
+    network.decelerate()
+    warnings.warn(
+        f"running the model faster ({chosen}) changes its answers by more than rounding does: "
+        f"{why}; it runs exactly instead",
+        AcclimateWarning,
+        stacklevel=2,
+    )
+
+
+def _probe(learner: Learner, images: Tensor, *, gradients: bool) -> tuple[Tensor, Tensor]:
+    """The answers, and how all that learns in the model moves them, in one piece.
+
+    Not by the recipe's own loss, which may be at its minimum to begin with, and all noise.
+    """
+    learning = [p for name, p in learner.learning.items() if ":" not in name]
+    learner.recipe.normalization.apply(learner.statistics, len(images), learning=False)
+    with torch.set_grad_enabled(gradients and bool(learning)):
+        logits = learner.network.ask(images, learner.statistics)
+        learner.drop_features()
+        if not (gradients and learning):
+            return logits, logits.new_zeros(0)
+        with learner.network.acceleration.kernels(images.device):
+            loss = F.cross_entropy(logits, logits.detach().argmax(dim=1))
+            found = torch.autograd.grad(loss, learning, allow_unused=True)
+    pieces = [
+        torch.zeros_like(parameter) if each is None else each
+        for each, parameter in zip(found, learning, strict=True)
+    ]
+    return logits.detach(), torch.cat([each.flatten().float() for each in pieces])

@@ -1,0 +1,149 @@
+"""How long jobs will take: from results of the same model, or from a few images tried out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from acclimate.bench.job import UNADAPTED, Job
+from acclimate.bench.record import Result
+from acclimate.bench.sweep import duration
+from acclimate.methods.registry import get_recipe, list_recipes
+from acclimate.presets import tuned_recipe
+
+__all__ = ["Estimate", "estimate", "rates_of", "work_of"]
+
+IMAGES = {
+    "cifar10": 10_000, "cifar10-c": 10_000, "imagenet": 50_000, "imagenet-c": 50_000,
+    "imagenet-r": 30_000, "imagenet-a": 7_500, "imagenet-d": 40_000, "mnist": 10_000,
+    "mnist-m": 9_001, "usps": 2_007, "svhn": 26_032, "stl10-cifar10": 7_200,
+    "camelyon17": 85_054, "rxrx1": 34_432, "fmow": 22_108,
+}  # fmt: skip
+"""Images of a shift of each data set, for estimates alone; of ImageNet-D's domains the mean."""
+
+# Passes over the images that a job makes, a forward pass being 1 and a backward one about 2.
+_SCORED = 2  # as it is, and with its statistics estimated
+_EPOCH = 4  # forward and backward, and the score afterwards
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Seconds for what is to be run.
+
+    Attributes:
+        seconds: of the jobs whose model is known; None where none is.
+        jobs: how many are to be run.
+        unknown: models of which nothing is known.
+        measured: models that were tried out for it, and have no results yet.
+        workers: how many run at once.
+    """
+
+    seconds: float | None
+    jobs: int
+    unknown: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    workers: int = 1
+
+    def __str__(self) -> str:
+        if not self.jobs:
+            return "nothing to run"
+        runs = f"{self.jobs:,} job{'s' if self.jobs > 1 else ''} to run"
+        if self.seconds is None:
+            return f"{runs}; how long that takes is unknown: no results of these models yet"
+        at_once = f" with {self.workers} workers" if self.workers > 1 else ""
+        words = f"{runs}, about {duration(self.seconds)}{at_once}"
+        if self.measured:
+            words += f" (by a few images through {', '.join(self.measured)})"
+        if self.unknown:
+            words += f", and those of {', '.join(self.unknown)}, unknown"
+        return words
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {**vars(self), "words": str(self)}
+
+
+def estimate(
+    jobs: Sequence[Job],
+    results: Iterable[Result],
+    *,
+    workers: int = 1,
+    try_out: Callable[[Job], float | None] | None = None,
+) -> Estimate:
+    """Seconds for jobs, from results that are there.
+
+    Args:
+        jobs: what is to be run.
+        results: of any jobs; those of the same model count.
+        workers: how many jobs run at once.
+        try_out: seconds for one image forward through a job's model, where there are no results;
+            None where that cannot be tried.
+
+    >>> job = Job(model="acclimate:digits", dataset="mnist", recipe="none", images=100)
+    >>> done = Result(job=job, record={"seconds": 2.0, "images": 100})
+    >>> longer = Job(model="acclimate:digits", dataset="mnist", recipe="none")
+    >>> print(estimate([longer], [done]))
+    1 job to run, about 3 min
+    """
+    rates, tried = rates_of(results), []
+    by_model: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        by_model[job.model].append(job)
+    seconds, unknown = 0.0, []
+    for model, those in by_model.items():
+        rate = rates.get(model)
+        if rate is None and try_out is not None:
+            rate = try_out(those[0])
+            tried += [model] if rate is not None else []
+        if rate is None:
+            unknown.append(model)
+        else:
+            seconds += rate * sum(map(work_of, those))
+    known = len(by_model) > len(unknown)
+    return Estimate(
+        seconds=seconds / max(1, min(workers, len(jobs))) if known else None,
+        jobs=len(jobs),
+        unknown=tuple(unknown),
+        measured=tuple(tried),
+        workers=workers,
+    )
+
+
+def rates_of(results: Iterable[Result]) -> Mapping[str, float]:
+    """Seconds for one image once forward through each model, with all that is around it."""
+    took: dict[str, float] = defaultdict(float)
+    work: dict[str, float] = defaultdict(float)
+    known = {UNADAPTED, *(recipe.name for recipe in list_recipes())}
+    for result in results:
+        seconds, images = result.record.get("seconds"), result.record.get("images")
+        # A recipe of somebody's own may have run in another process.
+        if result.status == "done" and seconds and images and result.job.recipe in known:
+            epochs = (result.record.get("recipe") or {}).get("epochs")
+            took[result.job.model] += seconds + (result.record.get("loading_seconds") or 0)
+            work[result.job.model] += images * _passes(result.job, epochs, images)
+    return {model: took[model] / work[model] for model in took}
+
+
+def work_of(job: Job) -> float:
+    """Images times passes of a job.
+
+    >>> work_of(Job(model="m", dataset="usps", recipe="none"))
+    2007
+    """
+    usual = IMAGES.get(job.dataset, 10_000)
+    images = usual if job.images is None else min(job.images, usual)
+    return images * _passes(job, None, images)
+
+
+def _passes(job: Job, epochs: int | None, images: int) -> int:
+    if job.recipe == UNADAPTED:
+        return 1
+    recipe = get_recipe(job.recipe)
+    if not recipe.learns:
+        return _SCORED
+    if epochs is None:
+        tuned, _ = tuned_recipe(recipe, dict(job.options), model_name=job.model, images=images)
+        epochs = tuned.epochs
+    return _SCORED + _EPOCH * epochs + (2 * _SCORED if job.forgetting else 0)

@@ -1,0 +1,249 @@
+"""A table of the paper, and a number in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from acclimate.errors import unknown_name
+from acclimate.metrics.published import (
+    ALEXNET_CORRUPTIONS,
+    ALEXNET_DOMAINS,
+    PublishedRow,
+    published_corruptions,
+    published_domains,
+)
+
+__all__ = ["GROUPS", "Cell", "Table", "find_table", "tables"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A number the paper prints (or, in a figure, draws), and what is run to measure it again.
+
+    Attributes:
+        table: the label of its table.
+        row: in which row it belongs.
+        column: in which column it belongs. Where the paper has it elsewhere, ``erratum`` says so.
+        metric: error, accuracy, mCE, mDE, ECE; filtered error, unmappable share; parameters,
+            adapted parameters, classes; an option's name for a chosen hyper-parameter; in figures
+            also online error, most predicted classes.
+        unit: "%" or nothing.
+        published: the number as printed; None in figures, and for what diverged.
+        std: the deviation, where one is printed.
+        diverged: whether the paper prints that the run diverged.
+        model: as in ``models.load``; None where none is run.
+        weights: what has to be given with the model: whose file, or the command that makes it.
+        dataset: a name of ``list_datasets``: adapted to, and scored on.
+        split: of the data set; None is its first.
+        shift: test, dev, or a single corruption or domain; None where the data set has none.
+        severity: 1 to 5; None is the mean of all five, where there are severities.
+        scored_on: another data set than the one adapted to.
+        recipe: as in ``list_recipes``; of another's method, its name. None where nothing runs.
+        options: of the recipe. What they do not name is what the paper chose for the model.
+        epochs: None is what the paper chose for the model.
+        seeds: over how many the number is a mean.
+        search: the options that were tried, where the number is of the best of them.
+        chosen_on: by what the best was told.
+        published_only: not for us to run: another's number, or a method there is no recipe for.
+        source: whose number it is, where it is not the paper's own.
+        erratum: what is wrong with the print.
+        note: what else one should know.
+    """
+
+    table: str
+    row: str
+    column: str
+    metric: str
+    unit: str = "%"
+    published: float | None = None
+    std: float | None = None
+    diverged: bool = False
+    model: str | None = None
+    weights: str | None = None
+    dataset: str | None = None
+    split: str | None = None
+    shift: str | None = None
+    severity: int | None = None
+    scored_on: str | None = None
+    recipe: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    epochs: int | None = None
+    seeds: int = 1
+    search: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    chosen_on: str | None = None
+    published_only: bool = False
+    source: str | None = None
+    erratum: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table or figure of the paper.
+
+    Attributes:
+        label: in the .tex file.
+        kind: table or figure.
+        title: what it shows.
+        metric: of most of its cells.
+        cells: row by row.
+        group: the file it is kept in.
+        aliases: other labels it goes by.
+        unlabelled: whether the paper gives it no label, and the label is ours.
+        transposed: whether the paper has rows for our columns.
+        printed_as: "share" where the paper prints shares and the cells are percent.
+        settings: what is run that is no cell: ``theory`` names a simulation of
+            ``acclimate.theory.settings``, ``rank_correlations`` the table they are taken from.
+        note: what one should know of the whole table.
+    """
+
+    label: str
+    kind: Literal["table", "figure"]
+    title: str
+    metric: str
+    cells: tuple[Cell, ...]
+    group: str
+    aliases: tuple[str, ...] = ()
+    unlabelled: bool = False
+    transposed: bool = False
+    printed_as: Literal["number", "share"] = "number"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    note: str | None = None
+
+    @property
+    def to_run(self) -> tuple[Cell, ...]:
+        """The cells that can be measured."""
+        return tuple(cell for cell in self.cells if not cell.published_only)
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The data sets needed to measure it."""
+        names = {name for cell in self.to_run for name in (cell.dataset, cell.scored_on) if name}
+        return tuple(sorted(names))
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models needed to measure it."""
+        return tuple(sorted({cell.model for cell in self.to_run if cell.model}))
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """What has to be downloaded or trained besides: see ``Cell.weights``."""
+        return tuple(sorted({cell.weights for cell in self.to_run if cell.weights}))
+
+
+GROUPS = ("main", "ablations", "epochs", "corruptions", "imagenet_d", "domains", "figures")
+"""The files, in the order in which tables are listed."""
+
+Entry: TypeAlias = Mapping[str, Any]
+
+_OF_TABLE = ("label", "kind", "title", "metric", "unlabelled", "transposed", "printed_as", "note")
+_NOT_OF_CELL = {*_OF_TABLE, "aliases", "settings", "columns", "rows"} - {"metric"}
+_NOT_INHERITED = {"values", "reuse", "row_wins"}
+_REORDERED = "The paper has the numbers of this row under the wrong heads."
+
+
+def tables(pattern: str = "*") -> list[Table]:
+    """The tables and figures whose label matches a wildcard pattern.
+
+    >>> [table.label for table in tables("tbl:detailed*")]
+    ['tbl:detailed-corruptions', 'tbl:detailed-corruptions-cifarc', 'tbl:detailed-uda-results']
+    """
+    return [table for table in _all() if fnmatchcase(table.label, pattern)]
+
+
+def find_table(label: str) -> Table:
+    """A table by its label in the .tex file.
+
+    >>> cell = find_table("tbl:table-1").cells[2]
+    >>> cell.row, cell.column, cell.published, cell.metric, cell.model, cell.recipe
+    ('ResNet50 vanilla', 'RPL', 50.5, 'mCE', 'paper:resnet50', 'rpl')
+    """
+    for table in _all():
+        if label in (table.label, *table.aliases):
+            return table
+    raise unknown_name("table of the paper", label, [table.label for table in _all()])
+
+
+@cache
+def _all() -> tuple[Table, ...]:
+    found = []
+    for group in GROUPS:
+        text = (files("acclimate.paper") / f"{group}.json").read_text(encoding="utf-8")
+        content = json.loads(text)
+        found += [_table(entry, group, content.get("define", {})) for entry in content["tables"]]
+    return tuple(found)
+
+
+def _table(entry: Entry, group: str, define: Entry) -> Table:
+    columns: list[Entry] = []
+    for column in entry.get("columns", ()):
+        columns += define[column] if isinstance(column, str) else [column]
+    shared = {key: value for key, value in entry.items() if key not in _NOT_OF_CELL}
+    shared["table"] = entry["label"]
+    rows = entry.get("rows", ())
+    return Table(
+        **{key: entry[key] for key in _OF_TABLE if key in entry},
+        group=group,
+        aliases=tuple(entry.get("aliases", ())),
+        settings=MappingProxyType(entry.get("settings", {})),
+        cells=tuple(cell for row in rows for cell in _cells(shared, row, columns)),
+    )
+
+
+def _cells(shared: Entry, row: Entry, columns: Sequence[Entry]) -> list[Cell]:
+    values = _values(shared, row, columns)
+    printed = values is not None
+    cells = []
+    for column, value in zip(columns, values or [None] * len(columns), strict=True):
+        if printed and value is None:
+            continue  # an empty place
+        own = value if isinstance(value, dict) else {"published": value}
+        if value == "diverged":
+            own = {"diverged": True}
+        cells.append(_cell(shared, row, column, own))
+    return cells
+
+
+def _values(shared: Entry, row: Entry, columns: Sequence[Entry]) -> list[Any] | None:
+    """What is printed in a row; None in a figure. Some is kept by ``acclimate.metrics``."""
+    reuse = row.get("reuse")
+    if reuse is None:
+        return row.get("values")
+    if reuse == "alexnet":
+        return [{**ALEXNET_CORRUPTIONS, **ALEXNET_DOMAINS}[row["shift"]]]
+    kept = _published(shared["table"], *reuse)
+    errors: list[Any] = [kept.errors[c["shift"]] for c in columns if c.get("shift") in kept.errors]
+    if kept.reordered:
+        errors = [{"published": error, "erratum": _REORDERED} for error in errors]
+    return [*errors, kept.printed, *row.get("values", ())]
+
+
+def _published(label: str, model: str, recipe: str, note: str = "") -> PublishedRow:
+    asked = (label, model, recipe, note)
+    for row in (*published_corruptions(), *published_domains()):
+        if (row.label, row.model, row.recipe, row.note) == asked:
+            return row
+    raise unknown_name("published row", str(asked), ())
+
+
+def _cell(shared: Entry, row: Entry, column: Entry, own: Entry) -> Cell:
+    layers = [shared, column, row, own] if row.get("row_wins") else [shared, row, column, own]
+    merged: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for layer in layers:
+        merged |= {key: value for key, value in layer.items() if key not in _NOT_INHERITED}
+        if "options" in layer:
+            # Options add up. None, or those of a row that wins over its column, start anew.
+            anew = layer["options"] is None or (layer is row and row.get("row_wins"))
+            options = dict(layer["options"] or {}) if anew else {**options, **layer["options"]}
+    search = {key: tuple(tried) for key, tried in merged.pop("search", {}).items()}
+    merged |= {"options": MappingProxyType(options), "search": MappingProxyType(search)}
+    return Cell(**merged)

@@ -1,0 +1,135 @@
+"""Which images count."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from acclimate import parallel
+from acclimate.parts.base import PARTS, Part, check_range
+from acclimate.parts.objectives import entropy
+
+if TYPE_CHECKING:
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
+
+__all__ = ["Confidence", "EntropyMargin", "Everything", "Filter", "ReliableDiverse"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter(Part):
+    """Which images count, and how much."""
+
+
+@PARTS["filter"].register("none")
+@dataclass(frozen=True, kw_only=True)
+class Everything(Filter):
+    """Every image counts."""
+
+    steady = True
+
+
+@PARTS["filter"].register("confidence")
+@dataclass(frozen=True, kw_only=True)
+class Confidence(Filter):
+    """Images whose teacher is surer than a threshold: max_j p^t(j|x) > threshold."""
+
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_range(self, "threshold", low=0, high=1)
+
+    def weights(self, state: Any, step: Step) -> Tensor:
+        """1 for the sure, 0 for the rest."""
+        sure = step.teacher.logits.detach().softmax(dim=1).amax(dim=1)
+        return (sure > self.threshold).to(sure.dtype)
+
+
+@PARTS["filter"].register("entropy-margin")
+@dataclass(frozen=True, kw_only=True)
+class EntropyMargin(Filter):
+    """Images whose entropy lies below ``margin`` times the largest one there is, log C."""
+
+    margin: float = 0.4
+
+    def __post_init__(self) -> None:
+        check_range(self, "margin", low=0)
+
+    def weights(self, state: Any, step: Step) -> Tensor:
+        """1 for the reliable, 0 for the rest."""
+        logits = step.student.logits.detach()
+        return self.reliable(logits).to(logits.dtype)
+
+    def reliable(self, logits: Tensor) -> Tensor:
+        """Which images are below the margin."""
+        # What is not a number counts, or the guard would never hear of it.
+        return ~(entropy(logits) >= self.threshold(logits))
+
+    def threshold(self, logits: Tensor) -> float:
+        """The margin in nats, for as many classes as there are."""
+        return self.margin * math.log(logits.shape[1])
+
+
+@dataclass
+class MeanAnswer:
+    """The moving average of the answers to the images that counted; empty before the first."""
+
+    probability: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+
+@PARTS["filter"].register("reliable-diverse")
+@dataclass(frozen=True, kw_only=True)
+class ReliableDiverse(EntropyMargin):
+    """Reliable images whose answer is unlike the average so far, the sure ones counting more.
+
+    An image counts exp(margin - entropy) if its entropy is below the margin (``margin`` · log C)
+    and the cosine between its probabilities and their moving average is below ``max_similarity``.
+    None takes 0.4 for 10 classes and 0.05 for 1,000, as Niu et al. (2022) do, and a power of the
+    number of classes through these two for any other.
+    """
+
+    max_similarity: float | None = None
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "max_similarity", low=0, high=1)
+        check_range(self, "momentum", low=0, high=1)
+
+    def prepare(self, learner: Learner) -> MeanAnswer:
+        """Nothing seen yet."""
+        return MeanAnswer()
+
+    def weights(self, state: MeanAnswer, step: Step) -> Tensor:
+        """exp(margin - entropy) for the reliable that bring something new, 0 for the rest."""
+        logits = step.student.logits.detach()
+        probability, counts = logits.softmax(dim=1), self.reliable(logits)
+        if state.probability.numel():
+            alike = F.cosine_similarity(probability, state.probability[None], dim=1)
+            counts = counts & ~(alike >= self.similarity(logits.shape[1]))
+        self._remember(state, probability, counts)
+        sure = (self.threshold(logits) - entropy(logits)).exp()
+        return torch.where(counts, sure, 0.0)
+
+    def similarity(self, classes: int) -> float:
+        """How alike the average an answer may be.
+
+        >>> [round(ReliableDiverse().similarity(classes), 3) for classes in (2, 10, 100, 1000)]
+        [0.827, 0.4, 0.141, 0.05]
+        """
+        if self.max_similarity is not None:
+            return self.max_similarity
+        return min(1.0, 0.4 * math.pow(10 / max(classes, 1), math.log10(8) / 2))
+
+    def _remember(self, state: MeanAnswer, probability: Tensor, counts: Tensor) -> None:
+        chosen = int(parallel.summed(counts.sum()))
+        if not chosen:
+            return
+        mean = parallel.summed(probability[counts].sum(dim=0)) / chosen
+        first = not state.probability.numel()
+        state.probability = mean if first else mean.lerp(state.probability, self.momentum)

@@ -1,0 +1,105 @@
+"""How the parameters move. Options are data; the torch optimiser is the state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError
+from acclimate.parts.base import PARTS, Closure, Part, check_range
+
+if TYPE_CHECKING:
+    from acclimate.learner.learner import Learner
+
+__all__ = ["SGD", "Adam", "Optimizer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer(Part, ABC):
+    """How the parameters move.
+
+    ``lr`` holds at the recipe's own batch size and is scaled linearly from there; None leaves it to
+    the presets (see :mod:`acclimate.presets`), or 1e-3 where those are not asked.
+    """
+
+    lr: float | None = None
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_range(self, "lr", low=0)
+        check_range(self, "weight_decay", low=0)
+
+    @abstractmethod
+    def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
+        """The torch optimiser over these parameters."""
+
+    def prepare(self, learner: Learner) -> torch.optim.Optimizer:
+        """Build the torch optimiser over all that learns."""
+        return self.build(learner.learning.values(), lr=learner.lr)
+
+    def update(self, state: Any, learner: Learner, closure: Closure) -> Tensor:
+        """One gradient, one move."""
+        state.zero_grad(set_to_none=True)
+        loss = closure()
+        state.step()
+        return loss
+
+
+@PARTS["optimizer"].register("sgd")
+@dataclass(frozen=True, kw_only=True)
+class SGD(Optimizer):
+    """Stochastic gradient descent with momentum."""
+
+    steady = True
+
+    momentum: float = 0.9
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "momentum", low=0, high=1)
+        if self.nesterov and self.momentum == 0:
+            raise AcclimateError("nesterov needs momentum: expected momentum > 0, got 0")
+
+    def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
+        """torch.optim.SGD."""
+        return torch.optim.SGD(
+            parameters,
+            lr=lr,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=self.weight_decay,
+        )
+
+
+@PARTS["optimizer"].register("adam")
+@dataclass(frozen=True, kw_only=True)
+class Adam(Optimizer):
+    """Adam, with decoupled weight decay."""
+
+    steady = True
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "beta1", low=0, high=1, open_high=True)
+        check_range(self, "beta2", low=0, high=1, open_high=True)
+
+    def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
+        """torch.optim.AdamW (Adam itself when the weight decay is 0)."""
+        learning = list(parameters)
+        return torch.optim.AdamW(
+            learning,
+            lr=lr,
+            betas=(self.beta1, self.beta2),
+            weight_decay=self.weight_decay,
+            # It counts its steps on the device, where a recording can find them.
+            capturable=bool(learning) and all(p.is_cuda for p in learning),
+        )

@@ -1,0 +1,58 @@
+"""Who answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor
+
+from acclimate.errors import AcclimateError
+from acclimate.parts.base import PARTS, Part
+
+if TYPE_CHECKING:
+    from acclimate.learner.learner import Learner
+    from acclimate.parts.base import Step
+
+__all__ = ["Predictor", "Student", "TeacherAnswers"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictor(Part):
+    """Who answers, and how.
+
+    Subclasses write ``predict``. Those whose answers a plain model can give write that model in
+    ``export``; the others set ``exports = False``, and ``adapt`` takes the answers from them.
+    """
+
+    exports: ClassVar[bool] = True
+
+
+@PARTS["predictor"].register("student")
+@dataclass(frozen=True, kw_only=True)
+class Student(Predictor):
+    """The model that learns."""
+
+    steady = True
+
+
+@PARTS["predictor"].register("teacher")
+@dataclass(frozen=True, kw_only=True)
+class TeacherAnswers(Predictor):
+    """The teacher, which is also the model that is handed back."""
+
+    def prepare(self, learner: Learner) -> None:
+        """Refuse a recipe that has no teacher to ask."""
+        if "teacher" not in learner.states:
+            raise AcclimateError(
+                f"recipe {learner.recipe.name!r} learns nothing, so it has no teacher to answer; "
+                "choose predictor=student"
+            )
+
+    def predict(self, state: Any, step: Step) -> Tensor:
+        """The teacher's logits."""
+        return step.teacher.logits
+
+    def export(self, state: Any, learner: Learner) -> None:
+        """Put the teacher in the student's place."""
+        learner.recipe.teacher.take_over(learner.states["teacher"], learner)

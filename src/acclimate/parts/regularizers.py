@@ -1,0 +1,37 @@
+"""What holds the learner back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from acclimate.parts.base import PARTS, Part
+
+if TYPE_CHECKING:
+    from acclimate.learner.learner import Learner
+
+__all__ = ["NoRegularizer", "Regularizer", "forget"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regularizer(Part):
+    """A term added to the loss, or a pull after each step."""
+
+
+@PARTS["regularizer"].register("none")
+@dataclass(frozen=True, kw_only=True)
+class NoRegularizer(Regularizer):
+    """Nothing: the paper's own methods add no term to the objective."""
+
+    steady = True
+
+
+def forget(learner: Learner) -> None:
+    """Back to the source: parameters, the optimiser's moments, and what was remembered for them."""
+    learner.restore_source()
+    learner.states["optimizer"].state.clear()
+    learner.statistics.release()
+    # Only what it remembers: pools and recordings know the control itself.
+    learner.statistics.running = learner.parts["normalization"].prepare(learner).running
+    for slot in ("teacher", "filter"):
+        learner.states[slot] = learner.parts[slot].prepare(learner)

@@ -1,0 +1,98 @@
+"""Reliability: how often a model is right, by how sure it says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from acclimate.bench.choices import Choices
+from acclimate.bench.record import Result
+from acclimate.report.axes import Axis
+from acclimate.report.figure import Curve, ReportFigure, curves_figure
+from acclimate.report.looks import looks
+from acclimate.report.settings import Panel, Setting, panel_words, setting_words
+from acclimate.report.shown import side_by_side
+
+__all__ = ["Pooled", "pooled", "reliability_figure"]
+
+
+_DRAWN = 0.001
+"""Of all images, that a bin must hold for its accuracy to be more than chance."""
+_SHARES = tuple((float(share), str(share)) for share in range(0, 101, 20))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled:
+    """The curve over all images of several results, and the calibration error of that curve."""
+
+    points: Sequence[tuple[float, float]]
+    ece: float
+    images: int
+
+
+def pooled(results: Sequence[Result]) -> Pooled | None:
+    """The reliability curves of results as one: bins add up by their counts.
+
+    >>> from acclimate.bench import Job
+    >>> job = Job(model="m", dataset="d", recipe="none")
+    >>> bins = [{"low": 0.5, "high": 1.0, "count": 4, "confidence": 0.9, "accuracy": 0.5}]
+    >>> curve = pooled([Result(job=job, record={"reliability": bins})])
+    >>> curve.points, round(curve.ece, 3), curve.images
+    ([(0.9, 0.5)], 0.4, 4)
+    """
+    sums: dict[float, list[float]] = {}
+    for result in results:
+        for each in result.record.get("reliability") or ():
+            if each["count"]:
+                total = sums.setdefault(each["low"], [0.0, 0.0, 0.0])
+                total[0] += each["count"]
+                total[1] += each["count"] * each["confidence"]
+                total[2] += each["count"] * each["accuracy"]
+    if not sums:
+        return None
+    images = sum(total[0] for total in sums.values())
+    return Pooled(
+        points=[
+            (total[1] / total[0], total[2] / total[0])
+            for _, total in sorted(sums.items())
+            if total[0] >= _DRAWN * images
+        ],
+        ece=sum(abs(total[1] - total[2]) for total in sums.values()) / images,
+        images=int(images),
+    )
+
+
+def reliability_figure(
+    panel: Panel,
+    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    *,
+    choices: Sequence[Choices] = (),
+) -> ReportFigure | None:
+    """A curve for each recipe; on the diagonal a model is as often right as it says."""
+    shown, left_out = side_by_side(panel, found, choices=choices)
+    curves, notes = [], []
+    for chosen in shown:
+        curve = pooled(chosen.results)
+        if curve is None:
+            continue
+        recipe = chosen.setting.recipe
+        words = setting_words(chosen.setting).removeprefix(recipe)
+        name = f"{recipe}: ECE {curve.ece:.3f}{words}"
+        points = [(100 * sure, 100 * right) for sure, right in curve.points]
+        curves.append(Curve(name=name, recipe=recipe, points=points))
+        notes.append(f"{recipe}: {curve.images:,} images pooled over corruptions and seeds.")
+    if not curves:
+        return None
+    return curves_figure(
+        curves,
+        looks(found),
+        name="reliability",
+        title=panel_words(panel, found),
+        description="Accuracy by confidence. Calibration errors: "
+        + "; ".join(curve.name for curve in curves)
+        + ".",
+        x=Axis(label="confidence %", low=0, high=102, marks=_SHARES),
+        y=Axis(label="accuracy %", low=0, high=102, marks=_SHARES),
+        notes=[*notes, *left_out],
+        diagonal=True,
+    )

@@ -1,0 +1,268 @@
+"""The first tables: a row for each model and recipe, before and after; and every setting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+from acclimate.bench import Cell, Condition, Store, Table, pivot
+from acclimate.bench.job import UNADAPTED
+from acclimate.bench.record import Result
+from acclimate.bench.store import COLUMNS, Frame, row_of
+from acclimate.bench.table import needed
+from acclimate.report.shown import Chosen
+from acclimate.report.table import Entry, ReportTable, number_entry
+from acclimate.text import option_words
+
+__all__ = [
+    "COVERAGE",
+    "GROUPS",
+    "constant_words",
+    "covered_entry",
+    "dimension_entry",
+    "done_in",
+    "settings_tables",
+]
+
+GROUPS = {"test": "test", "none": "clean or other", "dev": "hold-out"}
+"""The groups of corruptions as conditions have them, and in words; means never mix them."""
+
+_ROWS = ("model", "recipe")
+_VALUES = ("error", "online", "unadapted", "mce")
+_BEFORE = ("unadapted %", "BN %", "online %", "after %", "relative reduction %")
+_UNSAID = {"coverage": "all", "mCE %": "–"}
+"""Columns that are left out where every row has just this."""
+_ABOUT = (
+    "Top-1 error in percent, averaged over severities, then corruptions, then seeds; ± is the "
+    "standard deviation over seeds. “After” is of the model handed back, “online” of the "
+    "predictions made before each update of the first epoch, “unadapted” of the source model on "
+    "the same images, “BN” of the recipe bn.",
+    "Relative reduction: by how much of the unadapted error the error fell; below zero it rose.",
+)
+COVERAGE = (
+    "Coverage: 12 of 15 is a mean over that many of the shifts it is meant to be over; parts are "
+    "shifts at a severity, from a seed. 2 of 3 seeds: a mean over those that ran on the most, and "
+    "on the same. A number that covers another share than its row says so."
+)
+"""What the words beside a mean tell that is not over everything."""
+
+
+_Place: TypeAlias = tuple[str | None, int | None]
+"""A corruption and a severity."""
+
+
+class _Line(NamedTuple):
+    """A row, and what it is of."""
+
+    about: Mapping[str, Any]
+    entries: list[Entry]
+
+
+def done_in(group: str, where: Sequence[Condition]) -> list[Condition]:
+    """Conditions for the done results of a group of corruptions."""
+    return [*where, Condition("status", ("done",)), Condition("group", (group,))]
+
+
+def settings_tables(
+    store: Store, where: Sequence[Condition], chosen: Sequence[Chosen]
+) -> tuple[ReportTable, ReportTable]:
+    """A row for each recipe at the setting that stands for it, and a row for each setting.
+
+    What else tells results apart and must not be averaged over has a column of its own.
+    """
+    mixed = [_columns(result) for each in chosen if each.mixed for result in each.results]
+    done = store.select(needed("error"), [*where, Condition("status", ("done",))])
+    whole = pivot(_with(done, mixed))
+    names = [name for name in whole.rows if name != "group"]
+    lines = [line for group in GROUPS for line in _lines(store, where, group, names, mixed)]
+    more = [name for name in names if name not in _ROWS]
+    every = [
+        *_ROWS,
+        *_BEFORE,
+        "coverage",
+        "seeds",
+        "labelled images",
+        "corruptions",
+        *more,
+        "mCE %",
+    ]
+    kept = [
+        place
+        for place, name in enumerate(every)
+        if name not in _UNSAID or any(line.entries[place] != _UNSAID[name] for line in lines)
+    ]
+    header = [every[place] for place in kept]
+    rows = [[line.entries[place] for place in kept] for line in lines]
+    by_key = {_key(line.about, names): row for line, row in zip(lines, rows, strict=True)}
+    picked = dict.fromkeys(_key(_columns(each.results[0]), names) for each in chosen)
+    first = [by_key[key] for key in picked if key in by_key]
+    same = constant_words(whole)
+    why = sorted({each.why for each in chosen if each.why != "the only setting"})
+    how = [f"Of several settings of a recipe: {'; or '.join(why)}."] if why else []
+    missing = [COVERAGE] if "coverage" in header else []
+    title = "Mean error by model and recipe, before and after"
+    return (
+        ReportTable(name="headline", title=title, header=header, rows=first,
+                    notes=(*same, *how, *_ABOUT, *missing)),
+        ReportTable(name="settings", title="Every setting", header=header, rows=rows,
+                    notes=(*same, *missing)),
+    )  # fmt: skip
+
+
+def _with(frame: Frame, more: Sequence[Mapping[str, Any]]) -> Frame:
+    """A frame with further rows, in which no group is None, as a store has it."""
+    stored = [{**row, "group": None if row["group"] == "none" else row["group"]} for row in more]
+    rows = [tuple(row[name] for name in frame.columns) for row in stored]
+    return replace(frame, rows=[*frame.rows, *rows])
+
+
+def _lines(
+    store: Store,
+    where: Sequence[Condition],
+    group: str,
+    names: Sequence[str],
+    mixed: Sequence[Mapping[str, Any]],
+) -> Iterator[_Line]:
+    own = [row for row in mixed if row["group"] == group]
+    frames = {v: _with(store.select(needed(v), done_in(group, where)), own) for v in _VALUES}
+    if not len(frames["error"]):
+        return
+    after, online, before, mce = (pivot(frames[v], rows=names, value=v) for v in _VALUES)
+    baselines = _Baselines(frames["error"], after)
+    for key in after.row_keys:
+        about = {**dict(zip(after.rows, key, strict=True)), "group": group}
+        cell = after.cell(key)
+        # Of the recipe none, so that all rows have one number: passes of others may be in bfloat16.
+        source, own_source = baselines.beside(key, UNADAPTED), before.cell(key)
+        if own_source.value is not None and not _covers_as(source, cell):
+            source = own_source
+        entries = [
+            *(dimension_entry(name, about[name]) for name in _ROWS),
+            covered_entry(
+                replace(source, std=None), cell
+            ),  # nothing is drawn where nothing is adapted
+            covered_entry(baselines.beside(key, "bn"), cell),
+            covered_entry(online.cell(key), cell),
+            covered_entry(cell, cell),
+            _reduction(source, cell, about["recipe"]),
+            cell.missing or "all",
+            number_entry(cell.seeds or None, digits=0),
+            number_entry(cell.images, digits=0),
+            _images(group, baselines.places[key]),
+            *(dimension_entry(name, about[name]) for name in names if name not in _ROWS),
+            covered_entry(mce.cell(key), cell),
+        ]
+        yield _Line(about, entries)
+
+
+def _columns(result: Result) -> dict[str, Any]:
+    """A result's values as a store has them."""
+    row = dict(zip((name.strip('"') for name in COLUMNS), row_of(result), strict=True))
+    return {**row, "group": row["group"] or "none"}
+
+
+def _key(about: Mapping[str, Any], names: Collection[str]) -> tuple[Any, ...]:
+    return tuple(about[name] for name in (*names, "group"))
+
+
+class _Baselines:
+    """What a recipe is compared with: the cells of another, on the places the recipe ran on."""
+
+    def __init__(self, frame: Frame, table: Table) -> None:
+        self._frame, self._table = frame, table
+        self._rows: dict[tuple[Any, ...], list[tuple[_Place, tuple[Any, ...]]]] = {}
+        keys = zip(*map(frame.column, table.rows), strict=True)
+        places = zip(frame.column("corruption"), frame.column("severity"), strict=True)
+        for key, place, row in zip(keys, places, frame.rows, strict=True):
+            self._rows.setdefault(key, []).append((place, row))
+        self.places = {key: {place for place, _ in rows} for key, rows in self._rows.items()}
+        self._found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        for key in table.row_keys:  # without options, where a recipe has both
+            self._found.setdefault(self._compared(key), key)
+
+    def beside(self, key: tuple[Any, ...], recipe: str) -> Cell:
+        """The cell of a recipe for the row of ``key``."""
+        other = self._found.get(self._compared(key, recipe))
+        if other is None:
+            return Cell(value=None)
+        cell, places = self._table.cell(other), self.places[key]
+        if self.places[other] <= places:
+            return cell  # if of fewer, that is said beside it
+        # A mean over all severities says nothing beside one over the highest.
+        same = [row for place, row in self._rows[other] if place in places]
+        if not same:
+            return Cell(value=None)
+        few = pivot(replace(self._frame, rows=same), rows=self._table.rows).cell(other)
+        same_of = ("value", "std", "shifts", "parts", "images")
+        return replace(cell, **{name: getattr(few, name) for name in same_of})
+
+    def _compared(self, key: tuple[Any, ...], recipe: str | None = None) -> tuple[Any, ...]:
+        """A row's recipe, or another, and what both share: all but their options."""
+        about = dict(zip(self._table.rows, key, strict=True))
+        own = about.pop("recipe")
+        about.pop("options", None)
+        return (own if recipe is None else recipe, *about.values())
+
+
+def _images(group: str, places: Collection[_Place]) -> str:
+    severities = sorted({severity for _, severity in places if severity is not None})
+    words = f", severity {', '.join(map(str, severities))}" if severities else ""
+    return GROUPS[group] + words
+
+
+def _reduction(source: Cell, cell: Cell, recipe: str) -> Entry:
+    if recipe == UNADAPTED or not source.value or cell.value is None:
+        return "–"
+    return number_entry(100 * (source.value - cell.value) / source.value)
+
+
+def covered_entry(cell: Cell, row: Cell) -> Entry:
+    """A number; what it covers stands beside it only where that is not what its row covers."""
+    if cell.value is None:
+        return "–"
+    if _covers_as(cell, row):
+        return number_entry(cell.value, text=replace(cell, expected_parts=0, all_seeds=0).text())
+    more = " (all)" if row.missing and not cell.missing else ""
+    return number_entry(cell.value, text=cell.text() + more)
+
+
+def _covers_as(one: Cell, other: Cell) -> bool:
+    """Whether two cells are over the same share; one may be of more seeds, if all of them."""
+    shares = one.parts * other.expected_parts, one.seeds * other.all_seeds
+    return (one.shifts, one.expected_shifts, *shares) == (
+        other.shifts,
+        other.expected_shifts,
+        other.parts * one.expected_parts,
+        other.seeds * one.all_seeds,
+    )
+
+
+def dimension_entry(name: str, value: Any) -> Entry:
+    """What tells a row apart, in words.
+
+    >>> dimension_entry("options", '{"epochs":5}'), dimension_entry("images", None)
+    ('epochs=5', 'all')
+    """
+    if name == "options":
+        return option_words(json.loads(value).items(), none="–")
+    if value is None:
+        return {"images": "all", "weights": "its own", "corruption": "clean"}.get(name, "–")
+    return number_entry(value, digits=0) if isinstance(value, int) else str(value)
+
+
+def constant_words(table: Table) -> list[str]:
+    """What is the same in all of a table."""
+    words = [
+        _constant(name, value)
+        for name, value in table.constant.items()
+        if name not in (*table.rows, "severity", "group")
+    ]
+    return [f"Throughout: {', '.join(words)}."] if words else []
+
+
+def _constant(name: str, value: Any) -> str:
+    if name == "options":
+        return f"options {option_words(json.loads(value).items())}"
+    return f"{value:,} images of each shift" if name == "images" else f"{name} {value}"

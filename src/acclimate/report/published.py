@@ -1,0 +1,203 @@
+"""Published numbers beside measured ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+
+from acclimate.bench.choices import Choices
+from acclimate.bench.job import Value
+from acclimate.bench.record import Result
+from acclimate.paper import AtHand, Scope, measured, plan_cell
+from acclimate.paper.jobs import longest_runs
+from acclimate.paper.tables import Cell, tables
+from acclimate.parts.base import PARTS
+from acclimate.report.axes import Axis, Frame, axes, inside
+from acclimate.report.colours import SERIES
+from acclimate.report.figure import TOP, WIDTH, ReportFigure, finished, grid, padded
+from acclimate.report.marks import dots, line
+from acclimate.report.shown import Chosen
+from acclimate.report.table import ReportTable, number_entry
+
+__all__ = ["PublishedPoint", "published_figure", "published_points"]
+
+_METRICS = ("error", "online error", "mCE", "mDE", "ECE")
+_LISTED = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedPoint:
+    """A number of the paper and what was measured for it; ``small`` says what that leaves out."""
+
+    label: str
+    published: float
+    measured: float
+    small: str = ""
+
+
+class _InStore(AtHand):
+    """Images that results are of were at hand once; nothing is opened."""
+
+    def problem(
+        self,
+        dataset: str,
+        *,
+        split: str | None = None,
+        shifts: Sequence[str] = (),
+        severities: Sequence[int] = (),
+    ) -> str | None:
+        return None if dataset in self.roots else "no results"
+
+
+def published_points(
+    results: Iterable[Result], shown: Sequence[Chosen] = ()
+) -> list[PublishedPoint]:
+    """The cells of the paper whose jobs are all there, each once.
+
+    Where a recipe ran with several options, those it is ``shown`` with elsewhere in the report
+    count, unless it is their error on what is shown that speaks for them.
+    """
+    known = {result.key: result for result in results if result.status == "done"}
+    jobs = [result.job for result in known.values()]
+    models = {job.model for job in jobs}
+    cells = [
+        cell
+        for table in tables()
+        for cell in table.to_run
+        if cell.model in models and cell.published is not None and cell.metric in _METRICS
+    ]
+    if not cells:
+        return []
+    hand = _InStore(roots={job.dataset: "" for job in jobs}, weights=_weights(known.values()))
+    severities = tuple(sorted({job.severity for job in jobs if job.severity is not None}))
+    sizes = sorted({job.images for job in jobs}, key=lambda size: size or 1 << 60, reverse=True)
+    # The whole first: a small version counts only where there is nothing else.
+    scopes = [Scope(images=size) for size in sizes]
+    scopes += [Scope(images=size, severities=severities) for size in sizes if severities]
+    settings = [*_choices(shown), Choices()]
+    found = (_point(cell, hand, scopes, known, cells, settings) for cell in cells)
+    return [point for point in found if point is not None]
+
+
+def _point(
+    cell: Cell,
+    hand: AtHand,
+    scopes: Sequence[Scope],
+    known: dict[str, Result],
+    cells: Sequence[Cell],
+    settings: Sequence[Choices],
+) -> PublishedPoint | None:
+    same = [other for other in cells if other.table == cell.table]
+    # A run for one table may be longer than the cell asks for, and has its epoch on the way.
+    longer = (None, longest_runs(same), longest_runs(cells))
+    for scope, choices, longest in product(scopes, settings, longer):
+        plan = plan_cell(cell, hand=hand, scope=scope, choices=choices, longest=longest)
+        if plan.lacks or not plan.tries or not all(job.key in known for job in plan.jobs):
+            continue
+        value = measured(plan, known).value
+        if value is not None and cell.published is not None:
+            label = f"{cell.table}: {cell.row}, {cell.column} ({cell.metric})"
+            return PublishedPoint(
+                label=label, published=cell.published, measured=value, small=scope.words
+            )
+    return None
+
+
+def _choices(shown: Sequence[Chosen]) -> list[Choices]:
+    """The options of settings that stand for a recipe, as choice files would have them.
+
+    One for each of several data sets, weights and numbers of images.
+    """
+    found: dict[Hashable, dict[str, dict[str, dict[str, Value]]]] = {}
+    for each in shown:
+        job = each.results[0].job
+        # With another part (selector=all, say) it is another method than the cell's.
+        same_method = not any(name in PARTS for name, _ in each.setting.options)
+        once = job.setting is None and job.group == "test"
+        if once and same_method and not each.mixed and not each.by_shown_error:
+            options = found.setdefault((job.dataset, job.weights, job.images), {})
+            options.setdefault(job.model, {})[each.setting.recipe] = dict(each.setting.options)
+    return [Choices.of(options) for options in found.values()]
+
+
+def _weights(results: Iterable[Result]) -> dict[str, str]:
+    """Files of models that were filled with just one, where it is still there."""
+    files: dict[str, set[str]] = {}
+    for result in results:
+        if result.job.weights is not None:
+            files.setdefault(result.job.model, set()).add(result.job.weights.path)
+    found = ((model, next(iter(paths))) for model, paths in files.items() if len(paths) == 1)
+    wanted = {(c.model, c.weights) for table in tables() for c in table.to_run if c.weights}
+    return {
+        model: path
+        for model, path in found
+        # Which of several weights the file holds cannot be told from here.
+        if sum(model == other for other, _ in wanted) <= 1 and Path(path).is_file()
+    }
+
+
+def published_figure(points: Sequence[PublishedPoint]) -> ReportFigure | None:
+    """A dot for each number; on the diagonal both agree.
+
+    >>> published_figure([]) is None
+    True
+    >>> figure = published_figure([PublishedPoint(label="t: a, b", published=20.0, measured=21.5)])
+    >>> [str(entry) for entry in figure.table.rows[0][:1]]
+    ['t: a, b']
+    """
+    if not points:
+        return None
+    low, high = padded([v for p in points for v in (p.published, p.measured)], least=0.0)
+    side = WIDTH - 58 - 16
+    frame = Frame(
+        left=58, top=TOP, width=side, height=side,
+        x=Axis(label="published %", low=low, high=high),
+        y=Axis(label="measured %", low=low, high=high),
+    )  # fmt: skip
+    groups = {small: [p for p in points if p.small == small] for small in _smalls(points)}
+    drawn = [
+        dots(frame, [p.published for p in each], [p.measured for p in each], colour=colour)
+        for colour, each in zip(SERIES, groups.values(), strict=False)
+    ]
+    diagonal = line(frame, [low, high], [low, high], colour="#888888", width=1, dash="4 4")
+    title = f"{len(points):,} numbers of the paper, published and measured"
+    rows = [
+        [
+            p.label,
+            number_entry(p.published),
+            number_entry(p.measured),
+            number_entry(p.measured - p.published),
+            p.small or "whole",
+        ]
+        for p in sorted(points, key=lambda p: -abs(p.measured - p.published))
+    ]
+    table = ReportTable(
+        name="published",
+        title="Published and measured, largest difference first",
+        header=["cell", "published", "measured", "difference", "version"],
+        rows=rows,
+    ).first(_LISTED, rest="acclimate reproduce shows whole tables")
+    svg = finished(
+        [inside(frame, [grid(frame), diagonal, *drawn]), axes(frame)],
+        height=TOP + side + 46,
+        title=title,
+        description=_apart(points),
+    )
+    return ReportFigure(name="published-and-measured", title=title, svg=svg, table=table)
+
+
+def _apart(points: Sequence[PublishedPoint]) -> str:
+    """How far the numbers are apart that are of all shifts and images."""
+    gaps = [abs(point.measured - point.published) for point in points if not point.small]
+    if not gaps:
+        return "None is measured on all that the paper's number is of: their distance says little."
+    some = f"Those measured in full ({len(gaps):,} of {len(points):,})"
+    which = "They" if len(gaps) == len(points) else some
+    return f"{which} differ by {fmean(gaps):.1f} on average, by {max(gaps):.1f} at most."
+
+
+def _smalls(points: Sequence[PublishedPoint]) -> Iterator[str]:
+    return iter(sorted({point.small for point in points}))

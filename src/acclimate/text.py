@@ -1,0 +1,75 @@
+"""Words that the Python calls, the command line and the files share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+__all__ = [
+    "AS_IT_IS",
+    "Action",
+    "Keep",
+    "Score",
+    "Speed",
+    "VerdictWord",
+    "counted",
+    "latex_words",
+    "option_words",
+    "value_word",
+]
+
+Action = Literal["rollback", "stop", "warn", "observe", "off"]
+Keep = Literal["last", "best"]
+Score = Literal["epochs", "end"]
+Speed = Literal["auto", "exact", "max"]
+VerdictWord = Literal["helpful", "neutral", "harmful", "refused"]
+
+AS_IT_IS = "the recipe as it is"
+"""Where there are no options."""
+
+
+def counted(number: int, what: str) -> str:
+    """A count in words.
+
+    >>> counted(1, "model"), counted(1200, "model")
+    ('1 model', '1,200 models')
+    """
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def value_word(value: object) -> str:
+    """A value as people write it.
+
+    >>> value_word(1e-3), value_word(10**30), value_word("affine")
+    ('0.001', '1e+30', 'affine')
+    """
+    # A whole number may be a rate of 1e30, read back from JSON: no row is wide enough for that.
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"{value:.12g}" if number else str(value)
+
+
+def option_words(
+    options: Iterable[tuple[str, object]], *, between: str = ", ", none: str = ""
+) -> str:
+    """Options in a line.
+
+    >>> option_words([("epochs", 5), ("optimizer.lr", 0.001)]), option_words([], none="as it is")
+    ('epochs=5, optimizer.lr=0.001', 'as it is')
+    """
+    return between.join(f"{name}={value_word(value)}" for name, value in options) or none
+
+
+_SIGNS = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "−": "$-$", "–": "--", "×": r"$\times$", "τ": r"$\tau$", "→": r"$\to$",
+}  # fmt: skip
+
+
+def latex_words(words: str) -> str:
+    r"""Words with what means something else to LaTeX escaped.
+
+    >>> print(latex_words("50 % ± 1, wrn_40"))
+    50 \% $\pm$ 1, wrn\_40
+    """
+    return "".join(_SIGNS.get(letter, letter) for letter in words)
