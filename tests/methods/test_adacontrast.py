@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError
+from acclimate.learner.learner import Learner
+from acclimate.methods.adacontrast import AdaContrast, contrastive, votes
+from acclimate.methods.registry import get_recipe
 from everyday import (
     adapts_and_hands_back,
     bears_half_precision,
@@ -16,12 +22,6 @@ from everyday import (
     plain,
     streams_resets_and_is_guarded,
 )
-from torch import Tensor, nn
-
-from acclimate.errors import AcclimateError
-from acclimate.learner.learner import Learner
-from acclimate.methods.adacontrast import AdaContrast, contrastive, votes
-from acclimate.methods.registry import get_recipe
 from nets import bn_net, gn_net, images, tiny_vit
 
 LR = 0.02

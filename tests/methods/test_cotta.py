@@ -9,6 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.learner.learner import Learner
+from acclimate.methods.cotta import AugmentationAveraged, StochasticRestore
+from acclimate.methods.registry import get_recipe
+from acclimate.methods.views import generator_on, jittered
 from everyday import (
     adapts_and_hands_back,
     bears_half_precision,
@@ -17,13 +24,6 @@ from everyday import (
     plain,
     streams_resets_and_is_guarded,
 )
-from torch import Tensor, nn
-
-from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.learner.learner import Learner
-from acclimate.methods.cotta import AugmentationAveraged, StochasticRestore
-from acclimate.methods.registry import get_recipe
-from acclimate.methods.views import generator_on, jittered
 from nets import bn_net, gn_net, images, same_tensors, tiny_vit
 
 LR = 0.2

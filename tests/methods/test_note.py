@@ -8,12 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from everyday import (
-    adapts_and_hands_back,
-    bears_half_precision,
-    goes_on_from_its_packed_state,
-    streams_resets_and_is_guarded,
-)
 from torch import Tensor, nn
 
 import acclimate
@@ -22,6 +16,12 @@ from acclimate.learner.learner import Learner
 from acclimate.methods.memory import Kept, MemoryState
 from acclimate.methods.note import InstanceAware, PredictionBalancedReservoir
 from acclimate.methods.registry import get_recipe
+from everyday import (
+    adapts_and_hands_back,
+    bears_half_precision,
+    goes_on_from_its_packed_state,
+    streams_resets_and_is_guarded,
+)
 from nets import bn_net, gn_net, images, same_tensors, tiny_vit
 
 LR = 0.02

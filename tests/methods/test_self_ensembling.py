@@ -9,13 +9,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from everyday import (
-    adapts_and_hands_back,
-    bears_half_precision,
-    goes_on_from_its_packed_state,
-    plain,
-    streams_resets_and_is_guarded,
-)
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
@@ -23,6 +16,13 @@ from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.self_ensembling import Ensembling
 from acclimate.methods.views import moved
+from everyday import (
+    adapts_and_hands_back,
+    bears_half_precision,
+    goes_on_from_its_packed_state,
+    plain,
+    streams_resets_and_is_guarded,
+)
 from nets import bn_net, gn_net, images, same_tensors, tiny_vit
 
 LR = 0.01

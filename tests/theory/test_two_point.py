@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import printed
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import printed
 from acclimate.errors import AcclimateError
 from acclimate.theory.continuous import weight_loss, weight_velocity, weight_velocity_stop_gradient
 from acclimate.theory.two_point import TwoPoint

@@ -26,9 +26,9 @@ def register_recipe(make: Callable[[], Recipe]) -> Callable[[], Recipe]:
 
     Packages can do the same with an entry point in the group ``acclimate.recipes``.
 
-    >>> from acclimate import get_recipe, register_recipe
     >>> @register_recipe
-    ... def cautious() -> Recipe:
+    ... def cautious():
+    ...     from acclimate import get_recipe
     ...     return get_recipe("rpl", {"name": "cautious", "filter": "confidence"})
     >>> get_recipe("cautious").filter.threshold
     0.5

@@ -7,7 +7,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from comparing_draws import assert_same_mean, radial_spectra
 from PIL import Image
 from scipy import ndimage
 from sklearn.datasets import load_sample_image
@@ -15,6 +14,7 @@ from sklearn.datasets import load_sample_image
 from acclimate.data.corruptions import constants, corrupt
 from acclimate.data.corruptions.digital import elastic_transform
 from acclimate.data.corruptions.draws import Draws
+from comparing_draws import assert_same_mean, radial_spectra
 
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]

@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from comparing_draws import statistics
 from PIL import Image
 from scipy import ndimage
 from sklearn.datasets import load_sample_image
@@ -17,6 +16,7 @@ from acclimate.data.corruptions import PRESETS, constants, corrupt
 from acclimate.data.corruptions.draws import Draws
 from acclimate.data.corruptions.filters import quantize
 from acclimate.data.corruptions.weather import snow
+from comparing_draws import statistics
 
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]

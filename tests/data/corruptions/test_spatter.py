@@ -7,7 +7,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from comparing_draws import statistics
 from PIL import Image
 from scipy import ndimage
 from sklearn.datasets import load_sample_image
@@ -17,6 +16,7 @@ from acclimate.data.corruptions import spatter as _edges
 from acclimate.data.corruptions.draws import Draws
 from acclimate.data.corruptions.filters import quantize
 from acclimate.data.corruptions.spatter import _relief, canny, chamfer_distance, equalize, spatter
+from comparing_draws import statistics
 
 SEVERITIES = range(1, 6)
 WATER = range(1, 4)

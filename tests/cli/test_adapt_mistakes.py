@@ -1,0 +1,90 @@
+"""Mistakes: exit status 2, one line that says what to do, and no traceback."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from acclimate.cli import main
+from adapt_inputs import LABELS, call, go_to, write_folder, write_npz
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    go_to(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--model acclimate:digits", "expected both --model and --images, got no --images"),
+        ("--images blurred.npz", "got no --model"),
+        ("--model acclimate:digits --images nowhere", "no such folder or file: nowhere"),
+        ("--model acclimate:digits --images empty", "found no files at all"),
+        ("--model acclimate:digits --images nets.py", "expected a folder of images, a .npz"),
+        ("--model acclimate:digits --images nan.npz", "NaN or infinite pixels"),
+        ("--model acclimate:digits --images labels.npz", "no classes of a model with 10 classes"),
+        ("--model py:nets:unnamed --images labels.npz", "below the model's 10 classes, got 10"),
+        ("--model acclimate:digits --images colour.npy", "failed on images of shape 1 × 3 × 8 × 8"),
+        ("--model digits --images blurred.npz", "expected a model with a prefix"),
+        ("--model aclimate:digits --images blurred.npz", "did you mean 'acclimate'?"),
+        ("--model acclimate:digit --images blurred.npz", "did you mean 'digits'?"),
+        ("--model acclimate:wrn-40-2 --images blurred.npz", "a network without weights"),
+        ("--model py:nets:nobody --images blurred.npz", "unknown function in nets 'nobody'"),
+        ("--model py:nowhere:f --images blurred.npz", "no module 'nowhere'"),
+        ("{ok} --recipe rlp", "unknown recipe 'rlp'; did you mean 'rpl'?"),
+        ("{ok} --set optimizer.rl=1", "did you mean 'lr'?"),
+        ("{ok} --set epochs=many", "epochs: expected int, got 'many'"),
+        ("{ok} --set epochs", "expected part.option=value (optimizer.lr=1e-3), got 'epochs'"),
+        ("{ok} --set objective.q=2", "expected q"),
+        ("{ok} --set teacher=epok", "did you mean 'epoch'?"),
+        ("{ok} --recipe bn --batch-size 1", "one image has no batch statistics"),
+        ("{ok} --batch-size 0", "expected batch_size >= 1, got 0"),
+        ("{ok} --device warp9", "cannot use the device 'warp9'"),
+        ("{ok} --seed 99999999999999999999999", "expected a seed"),
+        ("{ok} --weights nowhere.safetensors", "nowhere.safetensors"),
+        ("{ok} --out nets.py", "cannot use nets.py as output folder"),
+        ("{ok} --out .", "is not empty and holds no acclimate run"),
+        ("--model py:nets:bare --images blurred.npz --recipe none", "preprocessing"),
+        ("--model py:nets:bare --images float.npy", "no normalisation layers"),
+    ],
+)  # fmt: skip
+def test_mistakes(words, said, tmp_path, capfd):
+    (tmp_path / "empty").mkdir()
+    write_npz(tmp_path / "blurred.npz", count=20)
+    write_npz(tmp_path / "labels.npz", labels=LABELS + 1)
+    np.savez(tmp_path / "nan.npz", images=np.full((4, 1, 8, 8), np.nan, np.float32))
+    np.save(tmp_path / "colour.npy", np.zeros((4, 3, 8, 8), np.float32))
+    np.save(tmp_path / "float.npy", np.zeros((4, 1, 8, 8), np.float32))
+    before = sorted(p.name for p in tmp_path.iterdir())
+    ok = "--model acclimate:digits --images blurred.npz"
+    assert call(*words.format(ok=ok).split(), "--quiet") == 2
+    err = capfd.readouterr().err
+    last = err.splitlines()[-1]
+    assert last.startswith("acclimate: ")
+    assert said in last
+    assert "Traceback" not in err
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == before
+
+
+@pytest.mark.parametrize(
+    "words", [["--bogus"], ["--guard", "maybe"], ["--keep", "first"], ["--seed", "x"], ["stray"]]
+)
+def test_what_the_parser_does_not_know_is_status_2_too(words, capfd):
+    with pytest.raises(SystemExit) as caught:
+        call(*words)
+    assert caught.value.code == 2
+    assert "usage: acclimate" in capfd.readouterr().err
+
+
+def test_a_model_without_a_record_is_told_how_to_see(tmp_path, capsys):
+    write_folder(tmp_path / "pictures", folders=None, count=8)
+    call = ["adapt", "--model", "py:nets:recordless", "--images", "pictures", "--quiet"]
+    assert main(call) == 2
+    assert "--size 224" in capsys.readouterr().err
+    told = ["--size", "8", "--resize", "9", "--mean", "0.3", "--std", "0.37"]
+    assert main([*call, *told]) == 0
+    line = "shorter side to 9 px (bilinear), centre 8×8, mean (0.3,), std (0.37,)"
+    assert line in capsys.readouterr().out
+    assert main([*call, "--mean", "0.3"]) == 2
+    assert "--mean needs --size" in capsys.readouterr().err

@@ -1,0 +1,60 @@
+"""Listing and counting class folders, before anything is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from acclimate.data.benchmarks import open_dataset
+from acclimate.data.benchmarks.class_folders import list_folders, list_images
+from acclimate.data.benchmarks.imagenet_variants import subset_classes
+from acclimate.data.files import FolderSource
+from acclimate.data.labels import imagenet_classes
+from acclimate.errors import AcclimateError, AcclimateWarning
+from benchmarks_trees import TINY, class_folders, picture
+
+
+def test_only_image_files_right_in_the_folder_are_listed(tmp_path):
+    for name in ("b.JPEG", "a.png", ".hidden.png", "deeper/c.png", "folder.png/d.png"):
+        picture(tmp_path / name)
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "nothing.jpg").touch()
+    listing = list_images(tmp_path)
+    assert listing.files == ("a.png", "b.JPEG", "nothing.jpg")
+    assert listing.empty == ("nothing.jpg",)
+    assert list_folders(tmp_path) == ["deeper", "folder.png"]
+
+
+def test_what_cannot_be_looked_into_is_named(tmp_path):
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(AcclimateError, match=r"expected a folder, but .*file is a file"):
+        list_folders(path)
+    with pytest.raises(AcclimateError, match=r"cannot look into .*gone: No such file"):
+        list_images(tmp_path / "gone")
+
+
+def test_a_link_to_nothing_counts_and_is_named_when_read(tmp_path):
+    ids = imagenet_classes().ids or ()
+    names = [ids[index] for index in subset_classes("imagenet-r")]
+    class_folders(tmp_path, names)
+    (tmp_path / names[0] / "lost.JPEG").symlink_to(tmp_path / "nowhere.JPEG")
+    with pytest.warns(AcclimateWarning) as caught:
+        source = open_dataset(
+            "imagenet-r", tmp_path, preprocessing=TINY, progress=False, incomplete=True
+        )
+    assert len(source) == 200
+    texts = [str(warning.message) for warning in caught]
+    assert any("found 201" in text for text in texts)
+    assert any(f"{names[0]}/lost.JPEG: No such file" in text for text in texts)
+
+
+def test_a_source_reads_the_files_it_is_told_to_in_their_order(tmp_path):
+    for name in ("a.JPEG", "b.JPEG", "c.JPEG"):
+        picture(tmp_path / name)
+    options = {"preprocessing": TINY, "progress": False}
+    source = FolderSource(tmp_path, names=["c.JPEG", "a.JPEG"], labels=[5, 1], **options)
+    assert source.names == ["c.JPEG", "a.JPEG"]
+    assert source.labels is not None
+    assert source.labels.tolist() == [5, 1]
+    with pytest.raises(AcclimateError, match="at least one image"):
+        FolderSource(tmp_path, names=[], **options)

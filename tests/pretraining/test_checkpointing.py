@@ -1,0 +1,115 @@
+"""Going on from a checkpoint: which call may, what a refusal says, and what a damaged file does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from acclimate.checkpoint import read_tensors, tensors_writer
+from acclimate.errors import AcclimateError
+from acclimate.files import write_files
+from acclimate.pretraining import (
+    AugMix,
+    Dann,
+    Plan,
+    SelfEnsembling,
+    Trained,
+    UdaSs,
+    Vanilla,
+    pretrain,
+)
+from acclimate.pretraining.training import CHECKPOINT, differences
+from coloured import examples, net, same
+
+PLAN = Plan(epochs=2, batch_size=32, lr=0.05)
+
+
+def train(model: nn.Module, folder: Path, method=None, plan: Plan = PLAN, **more: Any) -> Trained:
+    return pretrain(
+        model, examples(), method or Vanilla(), plan, out=folder, progress=False, **more
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    train(net(), tmp_path, identity={"data": "abc"})
+    return tmp_path
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    """Another record in the checkpoint; a value of None takes the entry away."""
+    tensors, record = read_tensors(folder / CHECKPOINT)
+    changed = {k: v for k, v in {**record, **changes}.items() if v is not None}
+    write_files({folder / CHECKPOINT: tensors_writer(tensors, changed)})
+
+
+@pytest.mark.parametrize(
+    ("method", "plan", "data", "said"),
+    [
+        (Vanilla(), Plan(epochs=3, batch_size=32, lr=0.05), "abc", r"\(epochs: 2, now 3\)"),
+        (Vanilla(flip=False), PLAN, "abc", r"\(flip: True, now False\)"),
+        (AugMix(), PLAN, "abc", r"\(method: Vanilla, now AugMix\)"),
+        (Vanilla(), PLAN, "xyz", r"\(data: abc, now xyz\)"),
+        (Vanilla(margin=0), Plan(epochs=2, batch_size=8, lr=0.05), "abc", "batch_size.*margin"),
+    ],
+)
+def test_a_refusal_names_what_differs_and_nothing_else(folder, method, plan, data, said):
+    with pytest.raises(AcclimateError, match=f"another training.*{said}") as refused:
+        train(net(), folder, method, plan, identity={"data": data})
+    assert "weight_decay" not in str(refused.value)
+    assert "choose another folder" in str(refused.value)
+
+
+def test_another_architecture(folder):
+    with pytest.raises(AcclimateError, match="another architecture"):
+        train(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), folder, identity={"data": "abc"})
+
+
+def test_options_that_came_later_do_not_keep_an_older_training_from_going_on(folder):
+    _, record = read_tensors(folder / CHECKPOINT)
+    plan = {k: v for k, v in record["plan"].items() if k not in ("clip", "optimizer")}
+    rewrite(folder, plan=plan, method="Vanilla(margin=4)", revision=None)
+    before, after = net(), net(seed=3)
+    pretrain(before, examples(), Vanilla(), PLAN, progress=False)
+    train(after, folder, identity={"data": "abc"})
+    assert same(before, after)
+    clipped = Plan(epochs=2, batch_size=32, lr=0.05, clip=1.0)
+    with pytest.raises(AcclimateError, match=r"\(clip: None, now 1.0\)"):
+        train(net(), folder, plan=clipped, identity={"data": "abc"})
+
+
+@pytest.mark.parametrize("method", [Dann(), SelfEnsembling()])
+def test_a_method_that_computes_otherwise_now_is_not_gone_on_with(method):
+    record = {"plan": {}, "method": repr(method), "revision": method.revision}
+    assert differences(record, Plan(), method, {}) == []
+    del record["revision"]
+    (said,) = differences(record, Plan(), method, {})
+    assert "revision: 1, now 2" in said
+
+
+def test_words_and_numbers_are_read_back_as_they_were():
+    method = UdaSs(tasks=("flip",), margin=2)
+    record = {"plan": {}, "method": repr(method)}
+    assert differences(record, Plan(), method, {}) == []
+    assert differences(record, Plan(), UdaSs(margin=2), {}) == [
+        "tasks: ('flip',), now ('rotation', 'flip', 'location')"
+    ]
+
+
+def test_a_cut_off_checkpoint(folder):
+    path = folder / CHECKPOINT
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(AcclimateError, match=f"{CHECKPOINT}.*delete that file to start anew"):
+        train(net(), folder, identity={"data": "abc"})
+
+
+@pytest.mark.parametrize(
+    "changes", [{"epoch": None}, {"method": "nothing ("}, {"plan": 7}, {"method": "'Vanilla'"}]
+)
+def test_a_file_that_is_no_checkpoint_of_this_kind(folder, changes):
+    rewrite(folder, **changes)
+    with pytest.raises(AcclimateError, match=r"damaged or no checkpoint.*delete that file"):
+        train(net(), folder, identity={"data": "abc"})

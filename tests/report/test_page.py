@@ -1,0 +1,153 @@
+"""The page alone: small, harmless, and at home in a browser; skipped where there is no Chromium."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from acclimate.bench import Job, Result, Store
+from acclimate.report.build import build_report
+from acclimate.report.page import report_page
+from chromium import Chromium, find_chromium
+from report_store import DEV, TEST, full_store, sweep
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    page = report_page(build_report(full_store(folder / "full.db")))
+    (folder / "report.html").write_text(page, encoding="utf-8")
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if find_chromium() is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    tab = Chromium()
+    yield tab
+    tab.close()
+
+
+@pytest.fixture
+def page(browser, file):
+    browser.screen(1280, 900)
+    browser.open(file)
+    yield browser
+    assert browser.complaints() == []
+
+
+def test_the_page_names_no_other_place(file):
+    text = file.read_text(encoding="utf-8")
+    assert set(re.findall(r"https?://[^\s\"'<]*", text)) == {"http://www.w3.org/2000/svg"}
+    assert "default-src 'none'" in text
+    assert "/*" not in text.split("<main>")[1].split("</main>")[0]
+
+
+def test_names_in_a_store_are_words_and_nothing_else(tmp_path):
+    store = Store(tmp_path / "odd.db")
+    odd = '<img src=x onerror="alert(1)">&<!--sections-->'
+    store.add_all(sweep(models=[odd], corruptions=["fog"], seeds=(0,)))
+    store.add(Result.failed(Job(model=odd, dataset=odd, recipe="ent"), "<script>bad</script>"))
+    text = report_page(build_report(store))
+    assert "<img" not in text
+    assert "<script>bad" not in text
+    assert "&lt;img src=x" in text
+
+
+def test_ten_thousand_results_make_a_page_below_two_megabytes(tmp_path):
+    grid = [{"optimizer.lr": lr, "epochs": 10} for lr in (1e-4, 2e-4, 5e-4, 1e-3, 1e-2)]
+    many = sweep(
+        models=[f"acclimate:net-{n}" for n in range(8)],
+        corruptions=[*TEST, *DEV],
+        severities=(1, 3, 5),
+        seeds=(0, 1),
+        grid=grid,
+    )
+    # And a row of its own for each of another thousand.
+    options = [{"optimizer.lr": 1e-4 * (1 + n)} for n in range(500)]
+    many += sweep(models=["one"], corruptions=["fog"], severities=(1,), seeds=(0,), grid=options)
+    assert len(many) > 10_000
+    store = Store(tmp_path / "many.db")
+    store.add_all(many)
+    page = report_page(build_report(store))
+    assert len(page.encode()) < 2_000_000
+    assert "rows are left out here; narrow it with --where" in page
+    assert "models and data; --where narrows the report to them" in page
+
+
+def test_it_opens_alone_and_without_complaint(page, file):
+    assert page.requests() == [file.as_uri()]
+    assert page.run("document.querySelectorAll('section').length") == 10
+    assert page.run("[...document.querySelectorAll('nav a')].every((a) => "
+                    "document.querySelector(a.getAttribute('href')))")  # fmt: skip
+
+
+def column(page, table, place):
+    return page.run(
+        f"[...document.querySelectorAll('#{table} tbody tr')].filter((row) => !row.hidden)"
+        f".map((row) => row.cells[{place}].textContent)"
+    )
+
+
+def test_a_head_sorts_up_then_down_with_missing_numbers_last(page):
+    head = "document.querySelector('#headline th:nth-child(5)')"
+    assert page.run(f"{head}.textContent") == "online %"
+    page.run(f"{head}.querySelector('button').click()")
+    up = column(page, "headline", 4)
+    assert page.run(f"{head}.getAttribute('aria-sort')") == "ascending"
+    page.run(f"{head}.querySelector('button').click()")
+    down = column(page, "headline", 4)
+    assert page.run(f"{head}.getAttribute('aria-sort')") == "descending"
+    numbers = [[float(v.split()[0]) for v in values if v != "–"] for values in (up, down)]
+    assert numbers[0] == sorted(numbers[0])
+    assert numbers[1] == sorted(numbers[1], reverse=True)
+    assert up[-1] == down[-1] == "–"
+
+
+def test_sorting_goes_by_key_too(page):
+    page.run("document.querySelector('#headline th:nth-child(2) button').focus()")
+    page.key(" ")
+    assert column(page, "headline", 1) == sorted(column(page, "headline", 1))
+    assert page.run("document.activeElement.parentElement.getAttribute('aria-sort')") == "ascending"
+
+
+def test_a_filter_keeps_rows_with_every_word_and_says_how_many(page):
+    page.run("document.querySelector('#headline input').focus()")
+    page.send("Input.insertText", text="augmix RPL")
+    assert set(column(page, "headline", 1)) == {"rpl"}
+    assert set(column(page, "headline", 0)) == {"acclimate:wrn-40-2-augmix-cifar10"}
+    assert page.run("document.querySelector('#headline output').value") == "2 of 16 rows"
+    page.send("Input.insertText", text=" nowhere")
+    assert column(page, "headline", 1) == []
+
+
+def test_figures_have_words_and_data_for_those_who_do_not_see_them(page):
+    assert page.run(
+        "[...document.querySelectorAll('figure')].every((f) => f.querySelector('svg > title')"
+        ".textContent && f.querySelector('svg > desc').textContent && "
+        "f.querySelector('details tbody tr'))"
+    )
+    assert page.run("[...document.querySelectorAll('input')].every((i) => i.ariaLabel)")
+    assert page.run(
+        "[...document.querySelectorAll('.scroll')].every((s) => s.tabIndex === 0 && s.ariaLabel)"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_fits_a_phone_and_a_desk_in_light_and_dark(page, file, tmp_path, width, scheme):
+    page.screen(width, 900, scheme=scheme, phone=width < 500)
+    page.open(file)
+    page.run("for (const each of document.querySelectorAll('details')) each.open = true")
+    assert page.run("document.documentElement.scrollWidth") <= width
+    wide = (
+        "[...document.querySelectorAll('svg.fig, p, h1, h2, h3, .scroll, .checks')].filter((e) => "
+        f"e.getBoundingClientRect().right > {width} || e.getBoundingClientRect().left < 0)"
+    )
+    assert page.run(f"{wide}.map((e) => e.outerHTML.slice(0, 80))") == []
+    paper = page.run("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(22, 24, 29)")
+    page.screenshot(tmp_path / "shot.png")
+    assert (tmp_path / "shot.png").stat().st_size > 20_000

@@ -1,0 +1,339 @@
+"""What the report says of a store: rows, means, figures, and the checklist."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from acclimate.bench import Job, Result, Store, conditions
+from acclimate.data.corruptions import DEV
+from acclimate.errors import AcclimateError
+from acclimate.report.build import build_report
+from acclimate.report.calibration import pooled
+from acclimate.report.over_time import balance_figure, error_figure
+from acclimate.report.rates import rate_figure, rate_groups
+from acclimate.report.settings import Setting, panels
+from acclimate.report.shown import choose
+from acclimate.report.table import latex_table, markdown_table
+from acclimate.text import option_words
+from report_store import RATES, full_store, result, rows, section, sweep
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return full_store(tmp_path_factory.mktemp("report") / "full.db")
+
+
+@pytest.fixture(scope="module")
+def report(store):
+    return build_report(store)
+
+
+def test_the_headline_has_a_row_for_each_model_and_recipe(report):
+    (table,) = section(report, "results").tables
+    shown = [row for row in rows(table) if row["corruptions"].startswith("test")]
+    assert [row["recipe"] for row in shown] == ["none", "bn", "ent", "rpl"] * 2
+    ent = shown[2]
+    assert float(ent["BN %"]) == float(shown[1]["after %"])
+    assert float(ent["unadapted %"]) == float(shown[0]["after %"])
+    assert "±" in ent["after %"]
+    assert "±" not in ent["unadapted %"]
+    assert (ent["seeds"], ent["labelled images"]) == ("3", "30,000")
+    after, source = float(ent["after %"].split()[0]), float(ent["unadapted %"])
+    assert float(ent["relative reduction %"]) == pytest.approx(
+        100 * (source - after) / source, abs=0.3
+    )
+    assert shown[0]["relative reduction %"] == "–"
+
+
+def test_every_setting_of_a_search_is_there_too(report):
+    (every,) = section(report, "results").more
+    held_out = [row for row in rows(every) if row["corruptions"].startswith("hold-out")]
+    assert len([row for row in held_out if row["recipe"] == "ent"]) == 2 * len(RATES)
+
+
+def test_a_mean_over_less_says_so(tmp_path):
+    store = Store(tmp_path / "part.db")
+    store.add_all(sweep(corruptions=["fog", "snow"], severities=(5,), recipes=["none", "ent"]))
+    (table,) = section(build_report(store), "results").tables
+    assert [row["coverage"] for row in rows(table)] == ["2 of 15"] * 4
+    assert any("12 of 15" in note for note in table.notes)
+    for written in (latex_table(table), markdown_table(table)):
+        lines = [line for line in written.splitlines() if "wrn-40-2" in line]
+        assert [line.count("2 of 15") for line in lines] == [1] * 4
+
+
+def test_a_number_that_covers_less_than_its_row_says_so_itself(tmp_path):
+    store = Store(tmp_path / "part.db")
+    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"], recipes=["none", "ent"]))
+    store.add_all(sweep(models=["m"], corruptions=["fog"], recipes=["bn"]))
+    none, bn, ent = rows(section(build_report(store), "results").tables[0])
+    assert (none["coverage"], bn["coverage"], ent["coverage"]) == ("2 of 15", "1 of 15", "2 of 15")
+    assert ent["BN %"].endswith("(1 of 15)")
+    assert not any("of" in row["after %"] + row["unadapted %"] for row in (none, bn, ent))
+    assert "of" not in bn["BN %"]
+
+
+def test_what_a_recipe_is_compared_with_is_of_the_same_images(tmp_path):
+    store = Store(tmp_path / "part.db")
+    store.add_all(sweep(models=["m"], recipes=["none", "bn"]))
+    store.add_all(sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["ent"]))
+    found = {row["recipe"]: row for row in rows(section(build_report(store), "results").tables[0])}
+    assert found["ent"]["coverage"] == "1 of 15, 3 of 90 parts"
+    assert found["ent"]["corruptions"] == "test, severity 5"
+    assert found["bn"]["corruptions"] == "test, severity 3, 5"
+    (same,) = sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["bn"])
+    assert found["ent"]["BN %"] == f"{same.error:.1f}"
+    store.add_all(sweep(models=["n"], corruptions=["fog", "frost"], recipes=["none", "bn"]))
+    store.add_all(sweep(models=["n"], corruptions=["fog", "snow"], recipes=["rpl"]))
+    store.add_all(sweep(models=["n"], corruptions=["snow"], recipes=["ent"]))
+    found = {
+        row["recipe"]: row
+        for row in rows(section(build_report(store), "results").tables[0])
+        if row["model"] == "n"
+    }
+    both = sweep(models=["m"], corruptions=["fog"], recipes=["bn"])
+    assert found["rpl"]["BN %"] == f"{sum(r.error for r in both) / 2:.1f} (1 of 15)"
+    assert found["ent"]["BN %"] == "–"
+
+
+def test_what_a_row_covers_is_said_once_in_the_table_of_corruptions_too(tmp_path):
+    store = Store(tmp_path / "part.db")
+    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"], recipes=["none", "ent"]))
+    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"], severities=(5,), recipes=["bn"]))
+    (table,) = section(build_report(store), "corruptions").tables
+    found = {row["recipe"]: row for row in rows(table)}
+    assert {name: row["coverage"] for name, row in found.items()} == {
+        "none": "all",
+        "bn": "1 of 2 parts",
+        "ent": "all",
+    }
+    assert not any("of" in row["fog"] + row["snow"] for row in found.values())
+
+
+def test_a_whole_mean_over_corruptions_needs_no_words(tmp_path):
+    store = Store(tmp_path / "whole.db")
+    store.add_all(sweep(models=["m"], recipes=["none", "bn"]))
+    (table,) = section(build_report(store), "corruptions").tables
+    assert not any("all" in row["mean test"] for row in rows(table))
+    assert not any("Coverage" in note for note in table.notes)
+
+
+def test_there_is_no_column_for_coverage_where_all_is_there(report):
+    (table,) = section(report, "results").tables
+    assert "coverage" not in table.header
+    assert not any("Coverage" in note for note in table.notes)
+
+
+def test_the_setting_shown_is_the_one_chosen_on_hold_out_corruptions(tmp_path):
+    slow, fast = {"optimizer.lr": 1e-4}, {"optimizer.lr": 1e-3}
+    grid = [slow, fast]
+    held_out = sweep(corruptions=DEV, seeds=(0,), grid=grid)
+    test = sweep(corruptions=["fog"], seeds=(0,), grid=grid)
+    found = panels([*held_out, *test])
+    panel = next(panel for panel in found if panel.group == "test")
+    picked = {each.setting.recipe: each for each in choose(panel, found)}
+    assert dict(picked["ent"].setting.options) == fast
+    assert picked["ent"].why == "best on hold-out corruptions"
+    alone = panels(test)
+    assert "not chosen on hold-out" in choose(panel, alone)[2].why
+    plain = panels([*test, *sweep(corruptions=["fog"], seeds=(0,))])
+    assert "without options" in choose(panel, plain)[2].why
+
+
+def test_there_is_a_figure_of_each_kind_with_its_data(report):
+    kinds = {figure.name.rstrip("-0123456789") for figure in report.figures}
+    assert kinds == {
+        "error-by-corruption",
+        "error-over-epochs",
+        "learning-rate-by-epoch",
+        "reliability",
+        "class-balance",
+        "published-and-measured",
+    }
+    assert len({figure.name for figure in report.figures}) == len(report.figures)
+    for figure in report.figures:
+        assert "<title>" in figure.svg
+        assert "<desc>" in figure.svg
+        assert figure.table.rows
+
+
+def test_a_long_run_has_all_shorter_ones_and_shows_where_it_collapses():
+    found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=RATES, models=["m"]))
+    figure = rate_figure(*rate_groups(next(iter(found)), found)[0])
+    table = rows(figure.table)
+    assert {row["epochs"] for row in table} == {"1", "2", "3", "4", "5", "6"}
+    assert {row["runs"] for row in table} == {"6"}  # two severities, three seeds
+    worse = {
+        (row["learning rate"], row["epochs"])
+        for row in table
+        if float(row["error %"]) > float(row["unadapted %"])
+    }
+    assert {rate for rate, _ in worse} == {"0.01"}
+    assert ("0.01", "1") not in worse
+    assert figure.svg.count('stroke="#c2185b"') == len(worse) + 1  # and the key
+
+
+def test_runs_that_answer_few_classes_are_marked_whatever_their_error():
+    found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=RATES, models=["m"]))
+    panel = next(iter(found))
+    assert "†" not in rate_figure(*rate_groups(panel, found)[0]).svg
+    for setting, results in found[panel].items():
+        for each in results:
+            few = 2.0 if dict(setting.options)["optimizer.lr"] == 1e-4 else 9.0
+            states = [{"diversity": 9.0}] * 5 + [{"diversity": few}]
+            each.record["label_free"] = {"start": {"diversity": 9.5}, "after_epoch": states}
+    figure = rate_figure(*rate_groups(panel, found)[0])
+    marked = {
+        (r["learning rate"], r["epochs"]) for r in rows(figure.table) if r["collapsed"] != "0"
+    }
+    assert marked == {("0.0001", "6")}
+    assert figure.svg.count("†") == 2  # and the key
+
+
+def test_what_rounds_to_the_same_number_hardly_differs_in_colour():
+    grid = [{"optimizer.lr": rate, "epochs": 1} for rate in (1e-4, 1e-3)]
+    found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=grid, models=["m"]))
+    for results in found[next(iter(found))].values():
+        for each in results:
+            rate = dict(each.job.options)["optimizer.lr"]
+            each.record["errors"]["after_epoch"] = [each.record["errors"]["start"] + rate]
+    figure = rate_figure(*rate_groups(next(iter(found)), found)[0])
+    colours = set(re.findall(r'fill="(#[0-9a-f]{6})"', figure.svg))
+    light = [c for c in colours if min(int(c[n : n + 2], 16) for n in (1, 3, 5)) > 200]
+    assert light
+    assert colours == set(light)
+
+
+def test_bins_of_hardly_any_image_are_not_drawn():
+    bins = [
+        {"low": low, "high": low + 0.5, "count": count, "confidence": low + 0.3, "accuracy": 0.5}
+        for low, count in ((0.0, 1), (0.5, 1999))
+    ]
+    (one,) = sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["none"])
+    one.record["reliability"] = bins
+    curve = pooled([one])
+    assert (len(curve.points), curve.images) == (1, 2000)
+
+
+def test_many_rates_and_epochs_are_drawn_in_part():
+    grid = [{"optimizer.lr": 1e-5 * 1.3**n, "epochs": 30} for n in range(40)]
+    found = panels(sweep(corruptions=["fog"], recipes=["ent"], grid=grid, models=["m"]))
+    (group,) = rate_groups(next(iter(found)), found)
+    figure = rate_figure(*group)
+    assert figure.svg.count("<title>") == 1 + 12 * 8
+    assert "1104 of the places are not drawn" in figure.table.notes[0]
+
+
+def test_failed_jobs_are_listed_by_reason(report):
+    (table,) = section(report, "failures").tables
+    assert rows(table)[0] == {
+        "jobs": "2",
+        "reason": "out of memory with batches of 16",
+        "models": "acclimate:wrn-40-2",
+        "recipes": "rpl",
+        "shifts": "clean",
+        "options": "–",
+        "seeds": "7, 8",
+    }
+
+
+def test_details_have_versions_device_fingerprint_time_and_memory(report):
+    runs, data, _ = section(report, "details").tables
+    assert "torch 2.4.0" in runs.notes[0]
+    first = rows(runs)[0]
+    assert (first["device"], first["peak MB"], first["seconds each"]) == ("cpu", "900", "2.50")
+    assert all(row["fingerprint"] for row in rows(data))
+    (title, text), *_ = section(report, "details").recipes
+    assert '"lr"' in text
+    assert "results" in title
+
+
+def test_records_may_lack_everything(tmp_path):
+    store = Store(tmp_path / "bare.db")
+    job = Job(model="m", dataset="d", recipe="ent", shift="clipart")
+    store.add(Result(job=job, record={"errors": {"final": 20.0}}))
+    store.add(Result(job=Job(model="m", dataset="d", recipe="none")))
+    report = build_report(store)
+    assert rows(section(report, "results").tables[0])
+    assert section(report, "rates").figures == []
+
+
+def test_conditions_narrow_all_of_it(store):
+    report = build_report(store, conditions(["model=*augmix*", "group=test"]))
+    table = section(report, "results").tables[0]
+    assert {row["model"] for row in rows(table)} == {"acclimate:wrn-40-2-augmix-cifar10"}
+    assert report.facts[-1] == "only model=*augmix*, group=test"
+
+
+def test_tables_for_papers(report):
+    first = report.whole[0]
+    tex, text = latex_table(first), markdown_table(first)
+    assert tex.count(r" \\") == len(first.rows) + 1
+    assert r"$\pm$" in tex
+    assert text.count("\n| ") == len(first.rows) + 2
+    names = [table.name for table in report.whole]
+    assert names == ["headline", "settings", "by-corruption", "by-corruption-hold-out"]
+
+
+def test_what_cannot_be_reported(tmp_path):
+    store = Store(tmp_path / "empty.db")
+    with pytest.raises(AcclimateError, match=r"empty\.db has no results; acclimate bench fills it"):
+        build_report(store)
+    store.add(Result.failed(result(model="m", dataset="d", recipe="none").job, "no such file"))
+    with pytest.raises(AcclimateError, match="1 failed job, the first because: no such file"):
+        build_report(store)
+
+
+def test_the_mce_has_a_column_where_it_is_whole(tmp_path):
+    store = Store(tmp_path / "imagenet.db")
+    for each in sweep(models=["paper:resnet50"], severities=range(1, 6), recipes=["none", "bn"]):
+        job = Job(model="m", dataset="imagenet-c", recipe=each.job.recipe,
+                  shift=f"{each.job.corruption}:{each.job.severity}")  # fmt: skip
+        store.add(Result(job=job, record=each.record))
+    (table,) = section(build_report(store), "results").tables
+    assert table.header[-1] == "mCE %"
+    assert all(float(row["mCE %"]) > 0 for row in rows(table))
+
+
+def test_a_run_of_one_epoch_shows_where_it_began_and_its_online_error():
+    found = panels(sweep(models=["m"], corruptions=["fog"], recipes=["ent"], severities=(5,),
+                         seeds=(0,), grid=[{"epochs": 1}]))  # fmt: skip
+    panel = next(iter(found))
+    (result_,) = found[panel][Setting("ent", (("epochs", 1),))]
+    figure = error_figure(panel, found)
+    assert [row["kind"] for row in rows(figure.table)] == ["after", "after", "online"]
+    assert figure.svg.count("<circle") == 3
+    result_.record["start_balance"] = {"classes": 9.0, "largest": 0.1, "unused": 0}
+    balance = rows(balance_figure(panel, found).table)
+    assert [row["epoch"] for row in balance] == ["0", "1"]
+    assert balance[0]["most frequent answer %"] == "10.00"
+
+
+def test_a_rate_beyond_measure_has_a_short_name():
+    assert option_words([("optimizer.lr", 10**30), ("epochs", 5)]) == "optimizer.lr=1e+30, epochs=5"
+    assert option_words([("x", True), ("selector", "all"), ("lr", 2.5e-4)]) == (
+        "x=True, selector=all, lr=0.00025"
+    )
+
+
+def test_an_unadapted_error_far_off_does_not_press_the_others_together():
+    found = panels(sweep(models=["m"], corruptions=["fog"], seeds=(0,)))
+    panel = next(iter(found))
+    near = error_figure(panel, found)
+    assert {row["line"] for row in rows(near.table)} == {"none", "bn", "ent", "rpl"}
+    for result_ in found[panel][Setting("none")]:
+        result_.record["errors"]["final"] = 99.0
+    far = error_figure(panel, found)
+    assert "none: 99.0, off the top" in {row["line"] for row in rows(far.table)}
+    assert "off the top" in far.svg
+
+
+def test_bn_is_drawn_with_the_statistics_that_the_curves_have():
+    found = panels(sweep(models=["m"], corruptions=["fog"], seeds=(0,)))
+    panel = next(iter(found))
+    for result_ in found[panel][Setting("bn")]:
+        result_.record["errors"] |= {"final": 20.0, "online": 21.5}
+    drawn = [row for row in rows(error_figure(panel, found).table) if row["line"] == "bn"]
+    assert {row["top-1 error %"] for row in drawn} == {"21.50"}
