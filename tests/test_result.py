@@ -27,6 +27,7 @@ import acclimate
 from acclimate.adaptation.folder import RunFolder
 from acclimate.demo import PREPROCESSING, digits, load_digits_model
 from acclimate.errors import AcclimateError
+from acclimate.guard.verdict import Verdict
 from acclimate.result import AdaptationResult
 
 IMAGES = digits("held-out", shifted=True)[0][:100]
@@ -102,6 +103,31 @@ def test_the_files_say_everything(result, tmp_path):
     assert {"seed", "weights", "images", "versions", "batch_size"} <= set(summary["run"])
     history = json.loads((out / "history.json").read_text())
     assert history["epochs"][0]["before_update"]["images"] == 100
+
+
+def test_the_repr_fits_on_a_screen(result):
+    long = replace(result, skipped=2, predictions=torch.zeros(100_000, dtype=torch.int64))
+    lines = repr(long).splitlines()
+    assert lines[0] == f"AdaptationResult: {result.verdict}"
+    assert len(lines) < 10
+    assert [line.split()[0] for line in lines[1:]] == ["model", "recipe", "images", "history"]
+    assert "100,000 (2 skipped)" in lines[3]
+    assert lines[4].startswith("  history  1 epoch, loss ")
+
+
+def test_the_repr_shows_errors_where_there_are_labels():
+    images, labels = digits("held-out", shifted=True)
+    labelled = adapt(images[:100], labels=labels[:100])
+    before, after = labelled.error_before, labelled.error_after
+    assert f"  error    {before:.1f} % -> {after:.1f} %" in repr(labelled).splitlines()
+
+
+def test_notebooks_get_a_small_escaped_table(result):
+    odd = replace(result, verdict=Verdict("neutral", "a < b & <script>"))
+    table = odd._repr_html_()
+    assert table.startswith("<table>")
+    assert table.count("<tr>") == 5
+    assert "neutral: a &lt; b &amp; &lt;script&gt;" in table
 
 
 def test_what_was_saved_loads_again(result, tmp_path):

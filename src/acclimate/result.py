@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ def saved_identity(folder: Path) -> dict[str, Any] | None:
     return identity
 
 
-@dataclass
+@dataclass(repr=False)
 class AdaptationResult:
     """The adapted model and everything there is to know about how it came to be.
 
@@ -63,6 +64,33 @@ class AdaptationResult:
     skipped: int = 0
     notes: list[str] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """A few lines: the model's weights and the predictions would fill the screen."""
+        lines = [f"  {name:<8} {value}" for name, value in self._overview().items()]
+        return "\n".join([f"{type(self).__name__}: {self.verdict}", *lines])
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        rows = {"verdict": str(self.verdict), **self._overview()}
+        cells = (
+            f"<tr><th style='text-align: left'>{name}</th>"
+            f"<td style='text-align: left'>{html.escape(value)}</td></tr>"
+            for name, value in rows.items()
+        )
+        return f"<table>{''.join(cells)}</table>"
+
+    def _overview(self) -> dict[str, str]:
+        skipped = f" ({self.skipped:,} skipped)" if self.skipped else ""
+        rows = {
+            "model": str(self.record.get("model", type(self.model).__name__)),
+            "recipe": self.recipe.name,
+            "images": f"{len(self.predictions):,}{skipped}",
+        }
+        if self.error_after is not None:
+            before = "" if self.error_before is None else f"{self.error_before:.1f} % -> "
+            rows["error"] = f"{before}{self.error_after:.1f} %"
+        return {**rows, "history": self.history.describe()}
 
     @property
     def error_before(self) -> float | None:

@@ -26,7 +26,7 @@ from acclimate.models.record import module_of
 from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import find_preset, scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
-from acclimate.text import Speed
+from acclimate.text import Speed, counted
 
 __all__ = ["Stream"]
 
@@ -136,6 +136,15 @@ class Stream(nn.Module):
     def learns(self) -> bool:
         """Whether the next batch will move any parameter."""
         return self.learner.recipe.learns and not self.paused
+
+    def __repr__(self) -> str:
+        """A line: the layers of the model are ``repr(stream.model)``."""
+        doing = "learning" if self.learns else "not learning"
+        return (
+            f"Stream({type(self.model).__name__}, {self.learner.recipe.name!r}: "
+            f"step {self.learner.steps}, {doing}, predictions {self.answer} the update, "
+            f"guard {self.guard.action}, {counted(len(self.events), 'event')})"
+        )
 
     @torch.inference_mode(False)
     def forward(self, images: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from acclimate.metrics import Scores
+from acclimate.text import counted
 
 __all__ = ["EpochRecord", "Event", "History"]
 
@@ -55,6 +56,25 @@ class History:
     statistics_gap: float | None = None
     statistics_shift: list[float] = field(default_factory=list)
     kept_epoch: int | None = None
+
+    def describe(self) -> str:
+        """One line.
+
+        >>> History(events=[Event(step=3, trouble="not finite", action="stopped")]).describe()
+        '0 epochs, 1 guard event'
+        """
+        parts = [counted(len(self.epochs), "epoch")]
+        losses = [e.before_update.loss for e in self.epochs if e.before_update.loss is not None]
+        if losses:
+            first = f"{losses[0]:.4f} -> " if len(losses) > 1 else ""
+            parts.append(f"loss {first}{losses[-1]:.4f}")
+        if self.epochs:
+            parts.append(f"parameters moved by {self.epochs[-1].drift:.3f} of their norm")
+        if self.kept_epoch is not None:
+            parts.append(f"kept epoch {self.kept_epoch}")
+        if self.events:
+            parts.append(counted(len(self.events), "guard event"))
+        return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
