@@ -13,7 +13,6 @@ __all__ = [
     "Speed",
     "VerdictWord",
     "counted",
-    "latex_words",
     "option_words",
     "value_word",
 ]
@@ -57,19 +56,3 @@ def option_words(
     ('epochs=5, optimizer.lr=0.001', 'as it is')
     """
     return between.join(f"{name}={value_word(value)}" for name, value in options) or none
-
-
-_SIGNS = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "−": "$-$", "–": "--", "×": r"$\times$", "τ": r"$\tau$", "→": r"$\to$",
-}  # fmt: skip
-
-
-def latex_words(words: str) -> str:
-    r"""Words with what means something else to LaTeX escaped.
-
-    >>> print(latex_words("50 % ± 1, wrn_40"))
-    50 \% $\pm$ 1, wrn\_40
-    """
-    return "".join(_SIGNS.get(letter, letter) for letter in words)

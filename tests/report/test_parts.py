@@ -15,7 +15,6 @@ from acclimate.report.over_time import balance_figure, error_figure
 from acclimate.report.rates import rate_figure, rate_groups
 from acclimate.report.settings import Setting, panels
 from acclimate.report.shown import choose
-from acclimate.report.table import latex_table, markdown_table
 from acclimate.text import option_words
 from report_store import RATES, full_store, result, rows, section, sweep
 
@@ -59,7 +58,7 @@ def test_a_mean_over_less_says_so(tmp_path):
     (table,) = section(build_report(store), "results").tables
     assert [row["coverage"] for row in rows(table)] == ["2 of 15"] * 4
     assert any("12 of 15" in note for note in table.notes)
-    for written in (latex_table(table), markdown_table(table)):
+    for written in (table.latex(), table.markdown()):
         lines = [line for line in written.splitlines() if "wrn-40-2" in line]
         assert [line.count("2 of 15") for line in lines] == [1] * 4
 
@@ -269,7 +268,7 @@ def test_conditions_narrow_all_of_it(store):
 
 def test_tables_for_papers(report):
     first = report.whole[0]
-    tex, text = latex_table(first), markdown_table(first)
+    tex, text = first.latex(), first.markdown()
     assert tex.count(r" \\") == len(first.rows) + 1
     assert r"$\pm$" in tex
     assert text.count("\n| ") == len(first.rows) + 2

@@ -9,10 +9,10 @@ from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING
 
 from acclimate.cli.images import check_source, images_to_adapt, load_model
-from acclimate.cli.output import table
 from acclimate.cli.processes import launched_processes
 from acclimate.errors import AcclimateError
 from acclimate.registry import parse_assignments
+from acclimate.table import Table
 
 if TYPE_CHECKING:
     from acclimate.guard.history import EpochRecord
@@ -94,7 +94,7 @@ def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> 
     history = result.history
     lines = [f"note: {note}" for note in result.notes]
     if history.epochs:
-        lines += ["", table(_shortened(history.epochs), header=EPOCH_HEADER)]
+        lines += ["", Table(_shortened(history.epochs), header=EPOCH_HEADER).text()]
     skipped = f", {result.skipped} skipped" if result.skipped else ""
     images = f"{len(result.predictions):,} images{skipped}"
     lines += ["", f"{loaded.name}, recipe {result.recipe.name}, {images}"]
@@ -165,6 +165,6 @@ def _embedded_default(args: argparse.Namespace) -> int:
         [name, f"{error:5.1f}", demo.meaning[name], "#" * round(error * scale)]
         for name, error in demo.error.items()
     ]
-    print(table(rows, header=["recipe", "error %", "what it does", ""]))
+    print(Table(rows, header=["recipe", "error %", "what it does", ""]).text())
     print(f"\nguard: {demo.verdict}\n{demo.seconds:.1f} s. Your own images: acclimate adapt --help")
     return 0

@@ -7,17 +7,19 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from acclimate.cli.output import dimension_word, table
+from acclimate.cli.output import dimension_word
 from acclimate.cli.sweep_options import (
     SCORE,
     add_choice_option,
     add_plan_options,
     add_sweep_options,
 )
+from acclimate.table import Table
 from acclimate.text import Score
 
 if TYPE_CHECKING:
-    from acclimate.bench import Job, Store, Table
+    from acclimate.bench import Job, Store
+    from acclimate.bench import Table as ResultTable
     from acclimate.bench.sweep import Outcome
 
 __all__ = ["add_options", "run"]
@@ -61,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     return SOME_FAILED if outcome.failed else OK
 
 
-def _errors(jobs: Sequence[Job], store: Store) -> Table | None:
+def _errors(jobs: Sequence[Job], store: Store) -> ResultTable | None:
     """Mean errors of these jobs; the store may have those of others too."""
     from acclimate.bench import pivot
     from acclimate.bench.table import Frame, needed
@@ -73,7 +75,7 @@ def _errors(jobs: Sequence[Job], store: Store) -> Table | None:
     return pivot(Frame(columns=columns, rows=rows)) if rows else None
 
 
-def _plain(outcome: Outcome, shown: Table | None, args: argparse.Namespace) -> dict[str, Any]:
+def _plain(outcome: Outcome, shown: ResultTable | None, args: argparse.Namespace) -> dict[str, Any]:
     from acclimate.cli.sweep import plain_failures
 
     return {
@@ -87,7 +89,7 @@ def _plain(outcome: Outcome, shown: Table | None, args: argparse.Namespace) -> d
 
 
 def _text(
-    outcome: Outcome, shown: Table | None, marks: Sequence[str], args: argparse.Namespace
+    outcome: Outcome, shown: ResultTable | None, marks: Sequence[str], args: argparse.Namespace
 ) -> str:
     from acclimate.cli.sweep import failures
 
@@ -100,7 +102,7 @@ def _text(
             words = map(dimension_word, shown.rows, key)
             rows.append([*words, cell.text(shown.digits), str(cell.seeds), images])
         header = [*shown.rows, "error %", "seeds", "images"]
-        lines = [f"mean {shown.title}", table(rows, header=header), ""]
+        lines = [f"mean {shown.title}", Table(rows, header=header).text(), ""]
     some = "some options" if len(args.choice) > 1 else "options"
     lines += [f"{some} of {', '.join(args.choice)}, {mark}" for mark in marks]
     return "\n".join([*lines, *failures(outcome, args)])

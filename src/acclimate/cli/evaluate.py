@@ -12,9 +12,9 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.images import check_path, check_source, load_model, want_record
-from acclimate.cli.output import table
 from acclimate.errors import AcclimateError
 from acclimate.registry import parse_assignments
+from acclimate.table import Table
 
 if TYPE_CHECKING:
     from acclimate.evaluation import Part, Report
@@ -131,7 +131,7 @@ def _data(args: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def _text(report: Report, interval: float | None) -> str:
-    lines = [table(_rows(report), header=_header(report)), ""]
+    lines = [Table(_rows(report), header=_header(report)).text(), ""]
     lines.append(f"mean error {report.error(interval=interval)}")
     relative = report.relative_error(interval=interval)
     if relative is not None:

@@ -7,8 +7,8 @@ import fnmatch
 import json
 import sys
 
-from acclimate.cli.output import table
 from acclimate.errors import AcclimateError
+from acclimate.table import Table
 
 __all__ = ["run"]
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([row[0] for row in rows]))
         return 0
-    print(table(rows))
+    print(Table(rows).text())
     if own_models:
         print(_elsewhere(args.pattern), file=sys.stderr)
     return 0

@@ -75,10 +75,8 @@ def _page(given: str) -> Path:
 
 
 def _tables(report: Report, folder: Path) -> list[Path]:
-    from acclimate.report.table import latex_table, markdown_table
-
     return [
-        write_file(folder / f"{table.name}{ending}", f"{render(table)}\n".encode())
+        write_file(folder / f"{table.name}{ending}", f"{written}\n".encode())
         for table in report.whole
-        for ending, render in ((".tex", latex_table), (".md", markdown_table))
+        for ending, written in ((".tex", table.latex()), (".md", table.markdown()))
     ]

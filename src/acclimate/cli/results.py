@@ -10,12 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli.output import dimension_word, table
+from acclimate.cli.output import dimension_word
 from acclimate.errors import AcclimateError
+from acclimate.table import Table
 from acclimate.text import counted
 
 if TYPE_CHECKING:
-    from acclimate.bench import Condition, Store, Table
+    from acclimate.bench import Condition, Store
+    from acclimate.bench import Table as ResultTable
     from acclimate.bench.store import Added
     from acclimate.bench.table import Cell
 
@@ -105,7 +107,7 @@ def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
         raise
 
 
-def _table(store: Store, args: argparse.Namespace) -> Table:
+def _table(store: Store, args: argparse.Namespace) -> ResultTable:
     from acclimate.bench import conditions, corruption_table, pivot
     from acclimate.bench.table import needed
 
@@ -130,7 +132,7 @@ def _names(words: str) -> list[str]:
     return [word.strip() for word in words.split(",") if word.strip()]
 
 
-def _text(shown: Table) -> str:
+def _text(shown: ResultTable) -> str:
     columns = shown.column_keys
     alone = f"{shown.value} {shown.unit}".rstrip()
     titles = [_title(shown.columns, key) for key in columns] if shown.columns else [alone]
@@ -142,19 +144,19 @@ def _text(shown: Table) -> str:
         words = map(dimension_word, shown.rows, row)
         lines.append([*words, *(cell.text(shown.digits) for cell in cells), images])
     header = [*shown.rows, *titles, "labelled" if "images" in shown.rows else "images"]
-    return "\n".join([*_about(shown), "", table(lines, header=header), *_notes(shown)])
+    return "\n".join([*_about(shown), "", Table(lines, header=header).text(), *_notes(shown)])
 
 
 def _title(names: Sequence[str], key: Sequence[Any]) -> str:
     return " ".join(map(_head, names, key))
 
 
-def _about(shown: Table) -> list[str]:
+def _about(shown: ResultTable) -> list[str]:
     same = [f"{name} {dimension_word(name, value)}" for name, value in shown.constant.items()]
     return [shown.title, *([", ".join(same)] if same else [])]
 
 
-def _notes(shown: Table) -> list[str]:
+def _notes(shown: ResultTable) -> list[str]:
     notes = []
     averaged = "severity" not in (*shown.rows, *shown.columns)
     if averaged and shown.severities and shown.severities != (1, 2, 3, 4, 5):

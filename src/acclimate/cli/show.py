@@ -10,8 +10,8 @@ from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from acclimate.cli.output import table
 from acclimate.errors import AcclimateError
+from acclimate.table import Table
 from acclimate.text import value_word
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def rows_text(rows: Rows) -> str:
     >>> print(rows_text({"library": "timm", "licence": None}))
       library  timm
     """
-    return table([[f"  {key}", value] for key, value in rows.items() if value])
+    return Table([[f"  {key}", value] for key, value in rows.items() if value]).text()
 
 
 def paper_rows(record: PaperModel) -> Rows:
@@ -216,7 +216,7 @@ def _selectors(counts: dict[str, Any]) -> str:
         added = f"of which {count['added']:,} are added" if count["added"] else ""
         why = count.get("why", added).partition(";")[0]
         rows.append([f"  {name}", f"{count['parameters']:,}", why])
-    return table(rows)
+    return Table(rows).text()
 
 
 def _presets(presets: list[dict[str, Any]]) -> str:
@@ -232,7 +232,7 @@ def _presets(presets: list[dict[str, Any]]) -> str:
         ]
         for each in presets
     ]
-    return table(rows)
+    return Table(rows).text()
 
 
 def show_recipe(args: argparse.Namespace) -> int:
@@ -247,7 +247,7 @@ def show_recipe(args: argparse.Namespace) -> int:
         print(json.dumps(recipe.to_dict(), ensure_ascii=False))
         return 0
     print(f"{recipe.name}: {recipe.summary}\n")
-    print(table(list(_recipe_rows(recipe)), header=["option", "value", "instead"]))
+    print(Table(list(_recipe_rows(recipe)), header=["option", "value", "instead"]).text())
     how = f"acclimate adapt ... --recipe {recipe.name} --set epochs=3"
     print(f"\n--set OPTION=VALUE changes one: {how}")
     return 0

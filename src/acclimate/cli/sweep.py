@@ -16,9 +16,9 @@ from acclimate.bench.engines import Engine, InlineEngine, ProcessEngine, WorkerS
 from acclimate.bench.engines.processes import gpus
 from acclimate.bench.job import STATIONARY
 from acclimate.bench.sweep import Outcome, run_jobs
-from acclimate.cli.output import table
 from acclimate.cli.processes import refuse_launched
 from acclimate.errors import AcclimateError
+from acclimate.table import Table
 from acclimate.text import counted, option_words
 
 __all__ = [
@@ -179,7 +179,7 @@ def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
     if todo:
         words = list(map(_job_words, todo[:_FIRST]))
         names = [n for n in words[0] if n != "setting" or any(job.setting for job in jobs)]
-        print(table([[each[name] for name in names] for each in words], header=names))
+        print(Table([[each[name] for name in names] for each in words], header=names).text())
     if len(todo) > _FIRST:
         print(f"… and {len(todo) - _FIRST:,} more")
     return OK

@@ -19,11 +19,11 @@ from acclimate.bench.selection import (
     refused,
 )
 from acclimate.cli.bench_plan import plan_of
-from acclimate.cli.output import table
 from acclimate.data.benchmarks import find_dataset
 from acclimate.data.names import SEVERITIES, STAND_INS
 from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe
+from acclimate.table import Table
 from acclimate.text import AS_IT_IS, counted, option_words
 
 __all__ = ["PRESETS", "Preset", "tune_plan", "tuned_text"]
@@ -180,7 +180,7 @@ def tuned_text(
     for each in tables:
         others = option_words(each.options, between=" ")
         lines += [*([f"with {others}"] if others else [])]
-        lines += [table(each.rows, header=each.header) if each.rows else "no results", ""]
+        lines += [Table(each.rows, header=each.header).text() if each.rows else "no results", ""]
     lines += [LEGEND, *_chosen(entry)]
     left = [setting for setting in settings if not setting.complete]
     lines += [f"not chosen from: {setting.words}: {setting.missing}" for setting in left]
@@ -199,7 +199,7 @@ def _chosen(entry: Mapping[str, Any] | None) -> list[str]:
         return [chosen + mark, *([alike] if entry["alike"] > 1 else []), *_edge(entry)]
     rows = [[name, _words(each["options"]), _number(each.get("error"))]
             for name, each in entry["by_shift"].items()]  # fmt: skip
-    lines = ["", table(rows, header=["shift", "chosen", "error %"])]
+    lines = ["", Table(rows, header=["shift", "chosen", "error %"]).text()]
     lines.append(f"mean error: {_number(entry['error'])} %; {entry['selection']}")
     if "regret" in entry:
         labelled = entry["labelled"]

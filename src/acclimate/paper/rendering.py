@@ -7,7 +7,8 @@ from typing import Any
 
 from acclimate.paper.comparison import Comparison, ComparisonRow, TablePlan
 from acclimate.paper.tables import Table
-from acclimate.text import counted, latex_words
+from acclimate.table import latex_words
+from acclimate.text import counted
 
 __all__ = ["FORMATS", "counts", "latex", "lines_of", "list_plans", "listed", "markdown", "text"]
 

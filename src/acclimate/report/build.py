@@ -33,7 +33,7 @@ from acclimate.report.settings import Panel, Setting, panels
 from acclimate.report.shifts import dumbbell_figure, shift_tables
 from acclimate.report.shown import choose
 from acclimate.report.streams import stream_balance_figure, stream_error_figure
-from acclimate.report.table import ReportTable
+from acclimate.table import Table
 
 __all__ = ["Report", "Section", "build_report"]
 
@@ -50,8 +50,8 @@ class Section:
     name: str
     title: str
     about: str = ""
-    tables: Sequence[ReportTable] = ()
-    more: Sequence[ReportTable] = ()
+    tables: Sequence[Table] = ()
+    more: Sequence[Table] = ()
     figures: Sequence[ReportFigure] = ()
     practices: Sequence[Practice] = ()
     recipes: Sequence[tuple[str, str]] = ()
@@ -64,7 +64,7 @@ class Report:
     store: str
     facts: Sequence[str]
     sections: Sequence[Section]
-    whole: Sequence[ReportTable] = field(repr=False, default_factory=tuple)
+    whole: Sequence[Table] = field(repr=False, default_factory=tuple)
 
     @property
     def figures(self) -> list[ReportFigure]:
@@ -205,7 +205,7 @@ def _drawn(
     *,
     of_stream: _Draw | None = None,
     about: str = "",
-    tables: Sequence[ReportTable] = (),
+    tables: Sequence[Table] = (),
 ) -> Section:
     drawings = (
         (of_stream if of_stream and panel.order else draw)(panel, found, choices=choices)
@@ -222,7 +222,7 @@ def _section(
     figures: Sequence[ReportFigure],
     *,
     about: str = "",
-    tables: Sequence[ReportTable] = (),
+    tables: Sequence[Table] = (),
     more: int = 0,
 ) -> Section:
     left = len(found) - len(_shown(found))

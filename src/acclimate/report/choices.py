@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from acclimate.bench.choices import Choices, Chosen
 from acclimate.bench.job import Value
 from acclimate.report.chosen import file_name
-from acclimate.report.table import Entry, ReportTable, number_entry
+from acclimate.table import Entry, Table, number_entry
 from acclimate.text import AS_IT_IS, option_words, value_word
 
 __all__ = ["by_shift_table", "choices_table"]
@@ -20,9 +20,7 @@ _ABOUT = (
 )
 
 
-def choices_table(
-    choices: Sequence[Choices], stored: Collection[tuple[str, str]] = ()
-) -> ReportTable:
+def choices_table(choices: Sequence[Choices], stored: Collection[tuple[str, str]] = ()) -> Table:
     """A row for each choice; ``stored`` are the models and recipes that have results.
 
     >>> by_hand = Choices(chosen={"wrn": {"ent": Chosen(options={"epochs": 2})}}, source="a.json")
@@ -41,7 +39,7 @@ def choices_table(
             if not any(each.find(*pair) is recipes[recipe] for pair in stored if pair[1] == recipe)
         ]
     unseen = [f"Without results in this report: {', '.join(dict.fromkeys(gone))}."] if gone else []
-    return ReportTable(
+    return Table(
         name="choices",
         title="Chosen options",
         header=["model", "recipe", "chosen", "how", "chosen on", "error %", "searched",
@@ -51,7 +49,7 @@ def choices_table(
     )  # fmt: skip
 
 
-def by_shift_table(choices: Sequence[Choices]) -> ReportTable:
+def by_shift_table(choices: Sequence[Choices]) -> Table:
     """A row for each shift that has a choice of its own."""
     rows: list[list[Entry]] = [
         [model, recipe, shift, option_words(options.items(), none=AS_IT_IS),
@@ -61,7 +59,7 @@ def by_shift_table(choices: Sequence[Choices]) -> ReportTable:
         for recipe, chosen in recipes.items()
         for shift, options in chosen.by_shift.items()
     ]  # fmt: skip
-    return ReportTable(
+    return Table(
         name="choices-by-shift",
         title="Options chosen for each shift",
         header=["model", "recipe", "shift", "chosen", "error % there", "file"],

@@ -10,7 +10,7 @@ from typing import Any
 
 from acclimate.bench.record import Result
 from acclimate.report.settings import Panel, Setting
-from acclimate.report.table import Entry, ReportTable, number_entry
+from acclimate.table import Entry, Table, number_entry
 from acclimate.text import counted, option_words
 
 __all__ = ["data_table", "failures_table", "notes_table", "recipes_in_full", "runs_table"]
@@ -20,7 +20,7 @@ _PEAK = "On the CPU the peak is of the process since it began, not of the job al
 _ELSEWHERE = "acclimate results STORE --export all.csv has them all"
 
 
-def runs_table(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> ReportTable:
+def runs_table(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> Table:
     """A row for each setting on each panel."""
     rows: list[list[Entry]] = []
     for panel, settings in found.items():
@@ -42,7 +42,7 @@ def runs_table(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> Rep
                     number_entry(max(memory) / 1e6 if memory else None, digits=0),
                 ]
             )  # fmt: skip
-    return ReportTable(
+    return Table(
         name="runs",
         title="What was run, and what it took",
         header=["model", "dataset", "corruptions", "recipe", "options", "results", "seeds",
@@ -57,7 +57,7 @@ def _images(panel: Panel) -> str:
     return ", ".join(word for word in (panel.group, panel.order) if word) or "–"
 
 
-def data_table(results: Sequence[Result]) -> ReportTable:
+def data_table(results: Sequence[Result]) -> Table:
     """The images: a fingerprint over images and labels for each shift."""
     counted = Counter(
         (r.job.dataset, r.job.shift or "clean", r.job.split or "the first",
@@ -72,7 +72,7 @@ def data_table(results: Sequence[Result]) -> ReportTable:
     ]  # fmt: skip
     header = ["dataset", "shift", "split", "images", "fingerprint", "preprocessing", "results"]
     title = "The images, by a fingerprint over images and labels"
-    table = ReportTable(name="data", title=title, header=header, rows=rows)
+    table = Table(name="data", title=title, header=header, rows=rows)
     return table.first(_DATA, rest=_ELSEWHERE)
 
 
@@ -96,7 +96,7 @@ def _indented(text: str) -> str:
     return "{\n" + ",\n".join(lines) + "\n}"
 
 
-def notes_table(results: Sequence[Result]) -> ReportTable:
+def notes_table(results: Sequence[Result]) -> Table:
     """What the runs said of themselves, and the guard's verdicts."""
     counted: Counter[str] = Counter()
     for result in results:
@@ -104,13 +104,11 @@ def notes_table(results: Sequence[Result]) -> ReportTable:
         if result.record.get("verdict"):
             counted[f"the guard's verdict: {result.record['verdict']}"] += 1
     rows = [[note, number_entry(count, digits=0)] for note, count in counted.most_common()]
-    table = ReportTable(
-        name="notes", title="What the runs said", header=["note", "results"], rows=rows
-    )
+    table = Table(name="notes", title="What the runs said", header=["note", "results"], rows=rows)
     return table.first(_NOTES, rest=_ELSEWHERE)
 
 
-def failures_table(failed: Sequence[Result]) -> ReportTable:
+def failures_table(failed: Sequence[Result]) -> Table:
     """Jobs without a result, by reason."""
     by_reason: dict[str, list[Result]] = {}
     for result in failed:
@@ -129,7 +127,7 @@ def failures_table(failed: Sequence[Result]) -> ReportTable:
     ]
     header = ["jobs", "reason", "models", "recipes", "shifts", "options", "seeds"]
     title = f"{len(failed):,} failed jobs, by reason"
-    table = ReportTable(
+    table = Table(
         name="failed",
         title=title,
         header=header,

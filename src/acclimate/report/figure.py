@@ -10,7 +10,7 @@ from acclimate.report.axes import Axis, Frame, axes, inside
 from acclimate.report.looks import Look
 from acclimate.report.marks import dots, legend, line
 from acclimate.report.svg import document, element, text
-from acclimate.report.table import ReportTable, number_entry
+from acclimate.table import Table, number_entry
 
 __all__ = [
     "TOP",
@@ -40,7 +40,7 @@ class ReportFigure:
     name: str
     title: str
     svg: str
-    table: ReportTable
+    table: Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ def curves_figure(
             for row, second in zip(rows, kinds, strict=True)
         ]
     kind = ["kind"] if any(curve.second for curve in curves) else []
-    table = ReportTable(
+    table = Table(
         name=name, title=title, header=["line", *kind, x.label, y.label], rows=rows, notes=notes
     )
     return ReportFigure(name=name, title=title, svg=svg, table=table)

@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-from acclimate.bench import Cell, Condition, Store, Table, pivot
+from acclimate.bench import Cell, Condition, Store, pivot
+from acclimate.bench import Table as ResultTable
 from acclimate.bench.job import UNADAPTED
 from acclimate.bench.record import Result
 from acclimate.bench.store import COLUMNS, Frame, row_of
 from acclimate.bench.table import needed
 from acclimate.report.shown import Chosen
-from acclimate.report.table import Entry, ReportTable, number_entry
+from acclimate.table import Entry, Table, number_entry
 from acclimate.text import option_words
 
 __all__ = [
@@ -67,7 +68,7 @@ def done_in(group: str, where: Sequence[Condition]) -> list[Condition]:
 
 def settings_tables(
     store: Store, where: Sequence[Condition], chosen: Sequence[Chosen]
-) -> tuple[ReportTable, ReportTable]:
+) -> tuple[Table, Table]:
     """A row for each recipe at the setting that stands for it, and a row for each setting.
 
     What else tells results apart and must not be averaged over has a column of its own.
@@ -104,9 +105,9 @@ def settings_tables(
     missing = [COVERAGE] if "coverage" in header else []
     title = "Mean error by model and recipe, before and after"
     return (
-        ReportTable(name="headline", title=title, header=header, rows=first,
+        Table(name="headline", title=title, header=header, rows=first,
                     notes=(*same, *how, *_ABOUT, *missing)),
-        ReportTable(name="settings", title="Every setting", header=header, rows=rows,
+        Table(name="settings", title="Every setting", header=header, rows=rows,
                     notes=(*same, *missing)),
     )  # fmt: skip
 
@@ -170,7 +171,7 @@ def _key(about: Mapping[str, Any], names: Collection[str]) -> tuple[Any, ...]:
 class _Baselines:
     """What a recipe is compared with: the cells of another, on the places the recipe ran on."""
 
-    def __init__(self, frame: Frame, table: Table) -> None:
+    def __init__(self, frame: Frame, table: ResultTable) -> None:
         self._frame, self._table = frame, table
         self._rows: dict[tuple[Any, ...], list[tuple[_Place, tuple[Any, ...]]]] = {}
         keys = zip(*map(frame.column, table.rows), strict=True)
@@ -252,7 +253,7 @@ def dimension_entry(name: str, value: Any) -> Entry:
     return number_entry(value, digits=0) if isinstance(value, int) else str(value)
 
 
-def constant_words(table: Table) -> list[str]:
+def constant_words(table: ResultTable) -> list[str]:
     """What is the same in all of a table."""
     words = [
         _constant(name, value)

@@ -10,7 +10,7 @@ from acclimate.report.build import Report, Section
 from acclimate.report.figure import ReportFigure
 from acclimate.report.practices import Practice
 from acclimate.report.svg import STYLE
-from acclimate.report.table import html_table
+from acclimate.table import Table
 
 __all__ = ["report_page"]
 
@@ -61,8 +61,8 @@ def _section(section: Section) -> str:
         about,
         f'<ul class="checks">{checks}</ul>' if checks else "",
         f'<div class="figures">{drawn}</div>' if drawn else "",
-        *(html_table(table) for table in section.tables),
-        *(_folded(table.title, html_table(table)) for table in section.more),
+        *(_sheet(table) for table in section.tables),
+        *(_folded(table.title, _sheet(table)) for table in section.more),
         _recipes(section),
     ]
     return f'<section id="{section.name}">{"".join(parts)}</section>'
@@ -77,6 +77,27 @@ def _practice(practice: Practice) -> str:
     )
 
 
+def _sheet(table: Table) -> str:
+    """A table with a filter and heads to sort by."""
+    label, count = escape(table.title), len(table.rows)
+    search = (
+        f'<p class="filter"><label>Filter <input type="search" aria-label="Filter: {label}" '
+        f'placeholder="words that a row must have"></label> '
+        f'<output aria-live="polite">{count:,} of {count:,} rows</output></p>'
+    )
+    box = _box(table, sortable=True)
+    return f'<div class="sheet" id="{escape(table.name)}"><h3>{label}</h3>{search}{box}</div>'
+
+
+def _box(table: Table, *, sortable: bool = False) -> str:
+    # What can be scrolled must be reachable by key, and then needs a name.
+    notes = "".join(f"<p class=note>{escape(note)}</p>" for note in table.notes)
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(table.title)}">'
+        f"{table.html(sortable=sortable)}</div>{notes}"
+    )
+
+
 def _figure(figure: ReportFigure) -> str:
     # The page has the style of figures once; each would bring it again.
     table = figure.table.first(_DATA_ROWS, rest="acclimate results STORE --export has all")
@@ -84,7 +105,7 @@ def _figure(figure: ReportFigure) -> str:
     return (
         f"<figure>{drawing}<figcaption><details><summary>Data"
         f'<span class="unseen"> of {escape(figure.title)}</span></summary>'
-        f"{html_table(table, plain=True)}</details></figcaption></figure>"
+        f"{_box(table)}</details></figcaption></figure>"
     )
 
 

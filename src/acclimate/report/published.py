@@ -20,7 +20,7 @@ from acclimate.report.colours import SERIES
 from acclimate.report.figure import TOP, WIDTH, ReportFigure, finished, grid, padded
 from acclimate.report.marks import dots, line
 from acclimate.report.shown import Chosen
-from acclimate.report.table import ReportTable, number_entry
+from acclimate.table import Table, number_entry
 
 __all__ = ["PublishedPoint", "published_figure", "published_points"]
 
@@ -174,7 +174,7 @@ def published_figure(points: Sequence[PublishedPoint]) -> ReportFigure | None:
         ]
         for p in sorted(points, key=lambda p: -abs(p.measured - p.published))
     ]
-    table = ReportTable(
+    table = Table(
         name="published",
         title="Published and measured, largest difference first",
         header=["cell", "published", "measured", "difference", "version"],

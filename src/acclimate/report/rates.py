@@ -15,7 +15,7 @@ from acclimate.report.marks import cells
 from acclimate.report.rate_grid import Grid, rate_grid, rate_of, usable
 from acclimate.report.settings import Panel, Setting, panel_words, setting_words
 from acclimate.report.svg import element, group, text
-from acclimate.report.table import ReportTable, number_entry
+from acclimate.table import Table, number_entry
 
 __all__ = ["rate_figure", "rate_groups"]
 
@@ -88,7 +88,7 @@ def _figure(grid: Grid, unlike: int, title: str) -> ReportFigure:
         name="learning-rate-by-epoch",
         title=title,
         svg=_draw(grid, drawn, shown, title, f"{worse} of {len(grid)} are worse than unadapted."),
-        table=ReportTable(
+        table=Table(
             name="learning-rate-by-epoch",
             title=f"{title}: top-1 error % by learning rate and epoch",
             header=[

@@ -9,7 +9,7 @@ from acclimate.bench.job import Value, group_of
 from acclimate.bench.record import Result
 from acclimate.bench.selection import DEV, place_of, settings_of
 from acclimate.report.chosen import file_name, given_for
-from acclimate.report.table import Entry, ReportTable, number_entry
+from acclimate.table import Entry, Table, number_entry
 from acclimate.text import AS_IT_IS, option_words
 
 __all__ = ["error_on", "regret_table"]
@@ -25,7 +25,7 @@ _GAPS = (
 )
 
 
-def regret_table(choices: Sequence[Choices], results: Sequence[Result]) -> ReportTable | None:
+def regret_table(choices: Sequence[Choices], results: Sequence[Result]) -> Table | None:
     """A row for each choice without labels and each choice it is compared with."""
     rows = [
         row
@@ -36,7 +36,7 @@ def regret_table(choices: Sequence[Choices], results: Sequence[Result]) -> Repor
         for row in _rows(model, recipe, chosen, choices, results, file=file_name(each))
     ]
     gaps = [_GAPS] if any(row[-1] == "–" for row in rows) else []
-    return None if not rows else ReportTable(
+    return None if not rows else Table(
         name="regret",
         title="Label-free choices against those with labels",
         header=["model", "recipe", "file", "shifts", "label-free error %", "against", "options",

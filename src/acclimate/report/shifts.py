@@ -26,7 +26,7 @@ from acclimate.report.means import mean_over_shifts
 from acclimate.report.settings import Panel, Setting, panel_words, setting_words
 from acclimate.report.shown import side_by_side
 from acclimate.report.svg import element, text
-from acclimate.report.table import Entry, ReportTable, number_entry
+from acclimate.table import Entry, Table, number_entry
 from acclimate.text import counted
 
 __all__ = ["dumbbell_figure", "shift_tables"]
@@ -35,13 +35,13 @@ _LEFT, _ROW = 132, 22
 _APART, _SPREAD = 0.14, 0.7  # of a row: two dots, and all of it
 
 
-def shift_tables(store: Store, where: Sequence[Condition] = ()) -> list[ReportTable]:
+def shift_tables(store: Store, where: Sequence[Condition] = ()) -> list[Table]:
     """A column for each corruption, a row for each setting; a table for each group of them."""
     tables = (_shift_table(store, where, group) for group in GROUPS)
     return [table for table in tables if table is not None]
 
 
-def _shift_table(store: Store, where: Sequence[Condition], group: str) -> ReportTable | None:
+def _shift_table(store: Store, where: Sequence[Condition], group: str) -> Table | None:
     frame = store.select(needed("error", ["corruption"]), done_in(group, where))
     if not len(frame):
         return None
@@ -60,7 +60,7 @@ def _shift_table(store: Store, where: Sequence[Condition], group: str) -> Report
     if in_rows:
         rows = [[*row, words] for row, words in zip(rows, coverage, strict=True)]
     severities = ", ".join(map(str, shown.severities))
-    return ReportTable(
+    return Table(
         name="by-corruption" if group == "test" else f"by-corruption-{GROUPS[group].split()[0]}",
         title=f"Top-1 error % of the model handed back, {GROUPS[group]} images"
         + (f", severity {severities}" if severities else ""),
@@ -104,7 +104,7 @@ def dumbbell_figure(
         name="error-by-corruption",
         title=title,
         svg=_draw(series, drawn, shifts, title),
-        table=ReportTable(
+        table=Table(
             name="error-by-corruption",
             title=f"{title}: mean top-1 error % by corruption",
             header=["corruption", *series],
