@@ -28,7 +28,9 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "pretraining.json"
-CHECKPOINTS = Path(__file__).parents[1] / "src/acclimate/models/checkpoints"
+ROOT = Path(__file__).parents[1]
+CHECKPOINTS = ROOT / "checkpoints/acclimate_checkpoints"
+RECORDS = ROOT / "src/acclimate/models/checkpoints.json"
 HEAD = "head.safetensors"  # what DINO leaves beside the model
 JOBS = Path(__file__).parent / "pretraining_jobs.json"
 
@@ -106,7 +108,7 @@ def run(chosen: dict[str, Job], *, root: Path, out: Path, at_once: int) -> int:
 def keep(out: Path) -> None:
     """The summaries, and the weights that ship, of all finished runs in a folder."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    shipped = json.loads((CHECKPOINTS / "checkpoints.json").read_text(encoding="utf-8"))
+    records = json.loads(RECORDS.read_text(encoding="utf-8"))
     for name, job in jobs().items():
         folder = out / name
         if not (folder / "summary.json").exists():
@@ -117,13 +119,13 @@ def keep(out: Path) -> None:
         results[name] = {**summary, "command": job.command, "aim": job.aim}
         if job.ships:
             shutil.copyfile(folder / "model.safetensors", CHECKPOINTS / f"{name}.safetensors")
-            shipped[name] = _record(name, job, summary)
+            records[name] = _record(name, job, summary)
             if (folder / HEAD).exists():
                 shutil.copyfile(folder / HEAD, CHECKPOINTS / f"{name}.{HEAD}")
+                records[name]["head_sha256"] = _sha256(CHECKPOINTS / f"{name}.{HEAD}")
         print(f"kept {name}: {_scores(folder)}")
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    text = json.dumps(shipped, indent=1, ensure_ascii=False) + "\n"
-    (CHECKPOINTS / "checkpoints.json").write_text(text, encoding="utf-8")
+    RECORDS.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _record(name: str, job: Job, summary: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +134,6 @@ def _record(name: str, job: Job, summary: dict[str, Any]) -> dict[str, Any]:
     if target is not None:
         trained_on += f" with labels, {TRAINED_ON[target]} without"
     scored = summary["error"]["source" if target is None else "target"]
-    data = (CHECKPOINTS / f"{name}.safetensors").read_bytes()
     return {
         "architecture": summary["model"].removeprefix("acclimate:"),
         "classes": "cifar10" if source == "cifar10" else "digits",
@@ -141,8 +142,12 @@ def _record(name: str, job: Job, summary: dict[str, Any]) -> dict[str, Any]:
         "error_on": SCORED_ON[target or source],
         "images": scored["images"],
         "command": job.command,
-        "sha256": hashlib.sha256(data).hexdigest(),
+        "sha256": _sha256(CHECKPOINTS / f"{name}.safetensors"),
     }
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _scores(folder: Path) -> str:

@@ -16,7 +16,7 @@ import acclimate
 from acclimate.data import list_datasets
 from acclimate.data.corruptions import TEST, corruptions
 from acclimate.methods.registry import RECIPES, list_recipes
-from acclimate.models.shipped import checkpoints
+from acclimate.models.checkpoints import checkpoints
 from acclimate.parts.base import PARTS
 from nets import bn_net
 

@@ -14,13 +14,13 @@ import torch
 
 from acclimate.cli import main
 from acclimate.methods.registry import get_recipe
+from acclimate.models.checkpoints import checkpoints
 from acclimate.models.networks.depth26 import ResNet26
-from acclimate.models.shipped import checkpoints
 from acclimate.models.torchvision_import import import_torchvision
 from acclimate.recipe import Recipe
 from torch_free import run_without_torch
 
-CHECKPOINTS = Path(__file__).parents[2] / "src/acclimate/models/checkpoints"
+CHECKPOINTS = Path(__file__).parents[2] / "checkpoints/acclimate_checkpoints"
 
 needs_models = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="needs timm and torchvision"

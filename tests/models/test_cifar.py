@@ -13,9 +13,9 @@ import acclimate.metrics
 from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
 from acclimate.errors import AcclimateError
 from acclimate.models import list_models, load, norm_layers
+from acclimate.models.architectures import ARCHITECTURES, PAPER_NAMES
 from acclimate.models.networks.cifar_resnet import resnet18, resnet50
 from acclimate.models.networks.depth26 import ResNet26
-from acclimate.models.shipped import ARCHITECTURES, PAPER_NAMES
 
 PARAMETERS = {
     "wrn-28-10": 36_479_194,

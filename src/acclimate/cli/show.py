@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from acclimate.models import LoadedModel
+    from acclimate.models.checkpoints import Checkpoint
     from acclimate.models.paper import PaperModel
-    from acclimate.models.shipped import Checkpoint
     from acclimate.models.sources import Origin
     from acclimate.parts.selectors import Selector
     from acclimate.recipe import Recipe
@@ -132,8 +132,8 @@ def _show_model(args: argparse.Namespace) -> int:
 
 def _record(name: str, *, own_weights: bool) -> PaperModel | Checkpoint | None:
     """What is written down of the weights; a user's own are not those of a shipped network."""
+    from acclimate.models.checkpoints import checkpoints
     from acclimate.models.paper import find_record
-    from acclimate.models.shipped import checkpoints
 
     if name.startswith("paper:"):
         return find_record(name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from torch.func import functional_call
 from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops
+from acclimate.models.checkpoints import checkpoints
 from acclimate.models.outputs import find_classifier
 from acclimate.parts.base import PARTS, check_range
 from acclimate.parts.objectives import Objective
@@ -199,11 +199,13 @@ def _projections(values: Tensor | None) -> Tensor:
 
 def _trained_head(name: str, features: int) -> DinoHead:
     """A head as large as its file says."""
-    shipped, path = name.removeprefix("acclimate:"), Path(name)
-    if shipped != name:
-        path = Path(str(files("acclimate.models"))) / "checkpoints" / f"{shipped}.head.safetensors"
-        if not path.is_file():
+    path = Path(name)
+    if name.startswith("acclimate:"):
+        checkpoint = checkpoints().get(name.removeprefix("acclimate:"))
+        head_file = None if checkpoint is None else checkpoint.head()
+        if head_file is None:
             raise AcclimateError(f"no DINO head comes with {name!r}; give a safetensors file")
+        path = head_file
     tensors, _ = read_tensors(path)
     try:
         prototypes, first = tensors["prototypes"], tensors["mlp.0.weight"]

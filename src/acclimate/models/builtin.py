@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import overload
 
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.models.architectures import ARCHITECTURES, Architecture
+from acclimate.models.checkpoints import checkpoints
 from acclimate.models.filling import colour_scale, fill
 from acclimate.models.record import LoadedModel
-from acclimate.models.shipped import ARCHITECTURES, Architecture, checkpoints
 from acclimate.models.sources import Request, no_class_count, with_weights
 from acclimate.models.weights import load_weights
 

@@ -20,8 +20,8 @@ from acclimate.data.imagenet_d import mapping
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.registry import get_recipe
 from acclimate.metrics import ALEXNET_CORRUPTIONS, ALEXNET_DOMAINS, DOMAINS, rank_correlations
+from acclimate.models.architectures import ARCHITECTURES
 from acclimate.models.loading import outline
-from acclimate.models.shipped import ARCHITECTURES
 from acclimate.paper.jobs import CellPlan, Scope, longest_runs, needs_no_run, plan_cell
 from acclimate.paper.measured import measured
 from acclimate.paper.needs import AtHand, Lack

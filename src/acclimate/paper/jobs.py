@@ -17,7 +17,7 @@ from acclimate.data.benchmarks import find_dataset
 from acclimate.data.names import SEVERITIES, plain_shift
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.registry import get_recipe, list_recipes
-from acclimate.models.shipped import checkpoints
+from acclimate.models.checkpoints import checkpoints
 from acclimate.paper.needs import AtHand, Lack, Place, filled, find_place, lacking_weights, to_fetch
 from acclimate.paper.tables import Cell, Table, tables
 from acclimate.presets import find_preset

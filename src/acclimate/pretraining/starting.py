@@ -9,7 +9,7 @@ import torch
 from acclimate.data import ClassList, ImageSource
 from acclimate.errors import AcclimateError
 from acclimate.models import LoadedModel, load
-from acclimate.models.shipped import UNTRAINED
+from acclimate.models.architectures import UNTRAINED
 from acclimate.pretraining.stepping import output_count
 
 __all__ = ["fitted_to", "trained_before"]
