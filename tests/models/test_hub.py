@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a machine that has not been told to stay offline."""
-    import huggingface_hub
+    import huggingface_hub.constants
 
     # Newer clients ask the hub for a list of their own, once in a process: each test is to see it.
     if asks := sys.modules.get("huggingface_hub.utils._detect_agent"):

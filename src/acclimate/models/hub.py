@@ -51,4 +51,7 @@ def kept_offline(*, when: bool = True) -> Iterator[None]:
 
 
 def _hub() -> Any:
-    return import_optional("huggingface_hub", extra="hf")
+    hub = import_optional("huggingface_hub", extra="hf")
+    for module in ("constants", "utils"):  # the package itself loads neither
+        import_optional(f"huggingface_hub.{module}", extra="hf")
+    return hub
