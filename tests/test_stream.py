@@ -351,14 +351,3 @@ def test_a_model_that_cannot_be_copied_says_how_else() -> None:
     with pytest.raises(AcclimateError, match=r"no copies of me\); pass inplace=True"):
         Stream(net, "ent")
     Stream(net, "ent", inplace=True)(BATCHES[0])
-
-
-def test_the_repr_is_a_line() -> None:
-    stream = Stream(bn_net(), "ent", options=LR)
-    run(stream, BATCHES[:2])
-    assert repr(stream) == (
-        "Stream(Sequential, 'ent': step 2, learning, predictions before the update, "
-        "guard rollback, 0 events)"
-    )
-    stream.pause()
-    assert "not learning" in repr(stream)

@@ -84,11 +84,6 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
         Stream(model)
 
 
-def test_what_is_no_tensor_is_refused() -> None:
-    with pytest.raises(AcclimateError, match="expected a batch of images as a tensor"):
-        Stream(bn_net())(BATCHES[0].numpy())
-
-
 @pytest.mark.parametrize(
     ("images", "options", "warned"),
     [(2, {}, True), (15, {}, True), (16, {}, False), (4, {"normalization": "mixture"}, False)],

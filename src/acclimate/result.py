@@ -21,6 +21,7 @@ from acclimate.guard.history import History
 from acclimate.guard.verdict import Verdict
 from acclimate.parts.adapters import NAME
 from acclimate.recipe import Recipe
+from acclimate.text import titled_rows
 
 __all__ = ["AdaptationResult"]
 
@@ -67,8 +68,7 @@ class AdaptationResult:
 
     def __repr__(self) -> str:
         """A few lines: the model's weights and the predictions would fill the screen."""
-        lines = [f"  {name:<8} {value}" for name, value in self._overview().items()]
-        return "\n".join([f"{type(self).__name__}: {self.verdict}", *lines])
+        return titled_rows(f"{type(self).__name__}: {self.verdict}", self._overview())
 
     def _repr_html_(self) -> str:
         """The same as a table, for notebooks."""

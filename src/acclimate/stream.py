@@ -9,24 +9,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from acclimate import parallel
 from acclimate.acceleration import check_speed, choose
+from acclimate.data.arrays import model_input, warn_of_unscaled
+from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard.guard import Guard, Watch, drift, make_guard, warn_of_temperatures
 from acclimate.guard.history import Event
 from acclimate.learner.learner import Learner
 from acclimate.learner.state import pack, transform, under, unpack
 from acclimate.methods.registry import get_recipe
-from acclimate.models import LoadedModel
-from acclimate.models.device import copy_model
-from acclimate.models.record import module_of
+from acclimate.models import LoadedModel, as_loaded
+from acclimate.models.device import copy_model, floating_dtype
 from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import find_preset, scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
-from acclimate.text import Speed, counted
+from acclimate.text import Speed, counted, titled_rows
 
 __all__ = ["Stream"]
 
@@ -69,6 +72,11 @@ class Stream(nn.Module):
     whose loss is not finite is answered by the source model and undone at once; from images that
     are not finite nothing is learnt to begin with.
 
+    A batch is a tensor or an array: uint8 images of any size (N×H×W×3 or N×3×H×W) are resized, cut
+    and scaled by ``preprocessing``, which comes from the model's own record where it has one (what
+    ``models.load`` gave, or timm's); float tensors are model input as they are. ``repr(stream)``
+    shows which preprocessing is used.
+
     In a process group every process asks about its own part of each batch, and all learn the same.
 
     ``speed`` is as in :func:`acclimate.adapt`; what is faster is found out on the first batch.
@@ -89,6 +97,7 @@ class Stream(nn.Module):
         *,
         options: Mapping[str, Any] | None = None,
         batch_size: int | None = None,
+        preprocessing: Preprocessing | None = None,
         episodic: bool = False,
         answer: Literal["before", "after"] | None = None,
         guard: str | Guard = "rollback",
@@ -97,14 +106,14 @@ class Stream(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        module = module_of(model)
+        loaded = as_loaded(model, preprocessing)
+        self.name, self.preprocessing = loaded.name, loaded.preprocessing
         chosen = get_recipe(recipe, options)
-        name = model.name if isinstance(model, LoadedModel) else type(module).__name__
         self.notes: list[str] = []
-        if isinstance(recipe, str) and find_preset(recipe, model_name=name):
+        if isinstance(recipe, str) and find_preset(recipe, model_name=self.name):
             # Only the paper's own numbers: how many images a stream brings is anybody's guess.
             chosen, self.notes = tuned_recipe(
-                get_recipe(recipe), options or {}, model_name=name, images=50_000
+                get_recipe(recipe), options or {}, model_name=self.name, images=50_000
             )
         self.guard = make_guard(guard)
         if self.guard.action != "off":
@@ -117,7 +126,7 @@ class Stream(nn.Module):
             raise AcclimateError("an episode answers after its update: expected answer='after'")
         self.episodic = chosen.episode is not None
         self.answer = answer or ("after" if self.episodic else "before")
-        self.model = module if inplace else copy_model(module)
+        self.model = loaded.model if inplace else copy_model(loaded.model)
         self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed)
         self.notes += scaling_note(self.learner)
         check_speed(speed)
@@ -138,26 +147,44 @@ class Stream(nn.Module):
         return self.learner.recipe.learns and not self.paused
 
     def __repr__(self) -> str:
-        """A line: the layers of the model are ``repr(stream.model)``."""
+        """A few lines: the layers of the model are ``repr(stream.model)``."""
+        known = self.preprocessing
+        rows = {
+            "model": self.name,
+            "recipe": self.learner.recipe.name,
+            "predictions": f"{self.answer} the update",
+            "guard": f"{self.guard.action}, {counted(len(self.events), 'event')}",
+            "preprocessing": known.describe() if known else "none: takes float model input only",
+        }
         doing = "learning" if self.learns else "not learning"
-        return (
-            f"Stream({type(self.model).__name__}, {self.learner.recipe.name!r}: "
-            f"step {self.learner.steps}, {doing}, predictions {self.answer} the update, "
-            f"guard {self.guard.action}, {counted(len(self.events), 'event')})"
-        )
+        return titled_rows(f"Stream: step {self.learner.steps}, {doing}", rows)
 
     @torch.inference_mode(False)
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor | NDArray[Any]) -> Tensor:
         """Logits for a batch; learns from it unless paused. Threads take turns."""
         with self._turn:
-            return self._answer(images)
+            return self._answer(self._model_input(images))
+
+    def _model_input(self, images: Tensor | NDArray[Any]) -> Tensor:
+        """A batch as the model takes it, with the preprocessing of its record."""
+        if not isinstance(images, Tensor | np.ndarray):
+            raise AcclimateError(
+                "expected a batch of images as a tensor or array (uint8 N×H×W×3 or N×3×H×W, or "
+                f"float N×C×H×W model input), got {type(images).__name__}"
+            )
+        parameter = next(self.model.parameters(), torch.zeros(()))
+        ready = model_input(images, self.preprocessing, device=parameter.device)
+        if ready is not images:
+            return ready.to(floating_dtype(self.model))
+        known = self.preprocessing
+        if known and (ready.ndim != 4 or ready.shape[1] != known.channels):
+            raise AcclimateError(
+                f"expected float images as N×{known.channels}×H×W, as the model takes them, got "
+                f"{'×'.join(map(str, ready.shape))}"
+            )
+        return ready
 
     def _answer(self, images: Tensor) -> Tensor:
-        if not isinstance(images, Tensor):
-            raise AcclimateError(
-                "expected a batch of images as a tensor (images × channels × height × width), got "
-                f"{type(images).__name__}; torch.from_numpy makes one of an array"
-            )
         if images.is_inference():  # made under inference_mode: autograd wants one of its own
             images = images.clone()
         if not len(images) and not parallel.active():  # nothing to learn from
@@ -166,6 +193,7 @@ class Stream(nn.Module):
             self.learner.network.accelerate(choose(self.model, images, speed=self.speed))
             self._unchosen = False
             self._warn_of_few(len(images))
+            warn_of_unscaled(float(images.min()), float(images.max()))
         if self.paused:
             answer = self.learner.answer(images)
             fit = self._is_fit(answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "VerdictWord",
     "counted",
     "option_words",
+    "titled_rows",
     "value_word",
 ]
 
@@ -34,6 +35,18 @@ def counted(number: int, what: str) -> str:
     ('1 model', '1,200 models')
     """
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def titled_rows(title: str, rows: Mapping[str, object]) -> str:
+    """Named values under a title, a line each.
+
+    >>> print(titled_rows("a run", {"images": 8, "recipe": "rpl"}))
+    a run
+      images  8
+      recipe  rpl
+    """
+    width = max(map(len, rows))
+    return "\n".join([title, *(f"  {name:<{width}}  {value}" for name, value in rows.items())])
 
 
 def value_word(value: object) -> str:

@@ -23,10 +23,9 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.guard.guard import Guard, make_guard, warn_of_temperatures
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.models import LoadedModel, preprocessing_of
+from acclimate.models import LoadedModel, as_loaded
 from acclimate.models.device import choose_device, copy_model, floating_dtype
 from acclimate.models.outputs import logits_of
-from acclimate.models.record import module_of
 from acclimate.parts.normalization import BatchStatistics, batch_norm_layers
 from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
@@ -99,8 +98,8 @@ def adapt(
     (torch.Size([64]), 64)
     """
     with parallel.together():  # a mistake in one process must not leave the others waiting
-        loaded = model if isinstance(model, LoadedModel) else None
-        module = module_of(model)
+        loaded = as_loaded(model, preprocessing)
+        module = loaded.model
         if not 0 <= seed < 2**63:
             raise AcclimateError(f"expected a seed >= 0 and < 2**63, got {seed}")
         if keep not in get_args(Keep):
@@ -113,21 +112,21 @@ def adapt(
         guard = make_guard(guard)
         chosen = get_recipe(recipe)
         chosen.with_options(options or {}).check(module)  # before an hour of reading images
-        name = loaded.name if loaded else type(module).__name__
         where = choose_device(device)
         images = open_images(
             data,
-            preprocessing=preprocessing
-            or (loaded.preprocessing if loaded else preprocessing_of(module)),
+            preprocessing=loaded.preprocessing,
             labels=labels,
-            classes=loaded.classes if loaded else None,
+            classes=loaded.classes,
             shift=shift,
             device=where,
             progress=progress and parallel.is_main(),
         )
         notes = _label_notes(images)
         if isinstance(recipe, str):
-            chosen, said = tuned_recipe(chosen, options or {}, model_name=name, images=len(images))
+            chosen, said = tuned_recipe(
+                chosen, options or {}, model_name=loaded.name, images=len(images)
+            )
             notes += said
         else:  # a Recipe of the user's own is complete as it is
             chosen = chosen.with_options(options or {})
@@ -135,10 +134,10 @@ def adapt(
         if guard.action != "off":
             warn_of_temperatures(chosen)
         identity = _identity(
-            name, module, chosen, images, size, seed, guard, keep, score, where, speed
+            loaded.name, module, chosen, images, size, seed, guard, keep, score, where, speed
         )
         module = (module if inplace else copy_model(module)).to(where).eval()
-        class_names = loaded.classes.names if loaded and loaded.classes else None
+        class_names = loaded.classes.names if loaded.classes else None
         # A mistake shows before the folder is claimed.
         shown = _try_out(module, images, class_names, where)
     parallel.same(identity, "processes in a group adapt one model to the same images")

@@ -30,7 +30,7 @@ from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["ArraySource", "load_arrays"]
+__all__ = ["ArraySource", "load_arrays", "model_input", "warn_of_unscaled"]
 
 # Normalised pixels stay within a few units; nothing non-negative reaches this unless unscaled.
 _LOOKS_UNSCALED = 20.0
@@ -143,6 +143,29 @@ class _Fitted:
         return size <= cache_budget(None) + taken // 3
 
 
+def model_input(
+    images: Tensor | NDArray[Any], preprocessing: Preprocessing | None, *, device: torch.device
+) -> Tensor:
+    """A batch as the model takes it: uint8 images fitted and normalised, float ones as they are.
+
+    >>> grey = Preprocessing(size=(4, 4), mean=(0.5,), std=(0.5,))
+    >>> model_input(np.zeros((2, 9, 8, 3), np.uint8), grey, device=torch.device("cpu")).shape
+    torch.Size([2, 1, 4, 4])
+    """
+    if isinstance(images, Tensor) and images.is_floating_point():
+        return images
+    if images.dtype in (np.uint8, torch.uint8):
+        wanted = want_preprocessing(preprocessing, "uint8 images")
+        if not len(images):
+            return torch.zeros(0, *wanted.shape, device=device)
+        if isinstance(images, Tensor) and images.shape[1:] == wanted.shape:
+            return wanted.normalize(images.to(device))  # ready: it need not leave its device
+        source = ArraySource(images, preprocessing=wanted, cache=0)
+        return wanted.normalize(source.read(torch.arange(len(source))).to(device))
+    floats = channels_first(to_numpy(images))
+    return torch.from_numpy(np.ascontiguousarray(floats, dtype=np.float32)).to(device)
+
+
 def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """The pictures of a .npy or .npz file, and its labels if it has any. Never unpickles."""
     try:
@@ -193,6 +216,11 @@ def _check_values(images: NDArray[Any]) -> None:
         )
     low = min(float(rows.min()) for _, rows in row_chunks(images))
     high = max(float(rows.max()) for _, rows in row_chunks(images))
+    warn_of_unscaled(low, high)
+
+
+def warn_of_unscaled(low: float, high: float) -> None:
+    """Warn of float images whose least and greatest values are those of unscaled pixels."""
     if low >= 0 and high > _LOOKS_UNSCALED:
         warnings.warn(
             f"float images are taken as model input as they are, but these range from {low:g} to "

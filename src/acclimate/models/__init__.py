@@ -8,13 +8,14 @@
 from acclimate.models.builtin import register_builtin, want_trained
 from acclimate.models.filling import fill
 from acclimate.models.imagenet import imagenet_classes
-from acclimate.models.loading import list_models, load
+from acclimate.models.loading import as_loaded, list_models, load
 from acclimate.models.record import LoadedModel, norm_layers
 from acclimate.models.source_timm import preprocessing_of
 from acclimate.models.weights import load_weights
 
 __all__ = [
     "LoadedModel",
+    "as_loaded",
     "fill",
     "imagenet_classes",
     "list_models",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from torch import nn
+
+from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models import source_timm, source_torchvision
 from acclimate.models.builtin import builtin_names, load_builtin
@@ -15,7 +19,7 @@ from acclimate.models.source_python import load_python
 from acclimate.models.sources import Origin, Request, Source
 from acclimate.models.written import read_written
 
-__all__ = ["list_models", "load", "origin", "outline"]
+__all__ = ["as_loaded", "list_models", "load", "origin", "outline"]
 
 _SOURCES = {
     "acclimate": Source(load=load_builtin, names=builtin_names),
@@ -39,6 +43,27 @@ _FORMS = (
     "acclimate:NAME, paper:NAME, timm:NAME, torchvision:NAME[@WEIGHTS], hf:NAME_OR_DIR, "
     "py:package.module:function"
 )
+
+
+def as_loaded(
+    model: nn.Module | LoadedModel, preprocessing: Preprocessing | None = None
+) -> LoadedModel:
+    """A model as users give it, with all that is known of it.
+
+    Where no ``preprocessing`` is given it is that of the model's own record, which timm's have.
+
+    >>> as_loaded(nn.Linear(2, 3)).name
+    'Linear'
+    """
+    if isinstance(model, LoadedModel):
+        return model if preprocessing is None else replace(model, preprocessing=preprocessing)
+    if not isinstance(model, nn.Module):
+        raise AcclimateError(
+            f"expected a torch.nn.Module or a loaded model, got {type(model).__name__}; "
+            "acclimate.models.load('timm:resnet50') loads one by name"
+        )
+    found = preprocessing or source_timm.preprocessing_of(model)
+    return LoadedModel(name=type(model).__name__, model=model, preprocessing=found)
 
 
 def load(

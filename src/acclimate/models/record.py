@@ -9,9 +9,8 @@ from torch import nn
 
 from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
-from acclimate.errors import AcclimateError
 
-__all__ = ["LoadedModel", "module_of", "norm_kind", "norm_layers"]
+__all__ = ["LoadedModel", "norm_kind", "norm_layers"]
 
 _KINDS = ("BatchNorm", "GroupNorm", "LayerNorm", "InstanceNorm", "RMSNorm")
 
@@ -86,17 +85,6 @@ class LoadedModel:
             "weights": self.source,
         }
         return "\n".join([self.name, *(f"  {key:<14} {value}" for key, value in rows.items())])
-
-
-def module_of(model: nn.Module | LoadedModel) -> nn.Module:
-    """The network itself, of a model as users give it."""
-    module = model.model if isinstance(model, LoadedModel) else model
-    if not isinstance(module, nn.Module):
-        raise AcclimateError(
-            f"expected a torch.nn.Module or a loaded model, got {type(module).__name__}; "
-            "acclimate.models.load('timm:resnet50') loads one by name"
-        )
-    return module
 
 
 def _span(classes: ClassList) -> str:
