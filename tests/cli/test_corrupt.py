@@ -46,7 +46,7 @@ def test_an_array_in_the_layout_of_cifar(here, capfd):
     }
 
 
-def test_grey_pictures_stay_grey(here):
+def test_grey_images_stay_grey(here):
     assert corrupt("grey.npy", "out", "--preset", "cifar", "--shift", "fog") == 0
     assert np.load("out/fog.npy").shape == (30, 32, 32, 1)
     assert corrupt("grey.npy", "jpeg", "--preset", "imagenet", "--shift", "fog:1") == 0

@@ -1,4 +1,4 @@
-"""Pictures in arrays, tensors and numpy files."""
+"""Images in arrays, tensors and numpy files."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 
 RGB8 = Preprocessing(size=(8, 8))
 GREY8 = Preprocessing(size=(8, 8), mean=(0.5,), std=(0.5,))
-PICTURES = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
 FIRST = torch.tensor([0])
 
 
 @pytest.mark.parametrize(
     "images",
     [
-        PICTURES,
-        PICTURES.transpose(0, 3, 1, 2),
-        torch.from_numpy(PICTURES),
-        torch.from_numpy(PICTURES).permute(0, 3, 1, 2),
+        IMAGES,
+        IMAGES.transpose(0, 3, 1, 2),
+        torch.from_numpy(IMAGES),
+        torch.from_numpy(IMAGES).permute(0, 3, 1, 2),
     ],
 )
 def test_uint8_colour_in_either_order(images):
@@ -34,43 +34,43 @@ def test_uint8_colour_in_either_order(images):
     read = source.read(torch.tensor([4, 0]))
     assert read.dtype == torch.uint8
     assert read.is_contiguous()
-    np.testing.assert_array_equal(read.numpy(), PICTURES[[4, 0]].transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(read.numpy(), IMAGES[[4, 0]].transpose(0, 3, 1, 2))
     assert list(source.names) == ["0", "1", "2", "3", "4"]
     assert source.labels is None
     assert source.class_names is None
     assert source.preprocessing == RGB8
 
 
-@pytest.mark.parametrize("images", [PICTURES[..., 0], PICTURES[..., :1], PICTURES[:, None, ..., 0]])
+@pytest.mark.parametrize("images", [IMAGES[..., 0], IMAGES[..., :1], IMAGES[:, None, ..., 0]])
 def test_uint8_grey_for_grey_and_colour_models(images):
     grey = open_images(images, preprocessing=GREY8).read(FIRST)
-    np.testing.assert_array_equal(grey[0, 0].numpy(), PICTURES[0, ..., 0])
+    np.testing.assert_array_equal(grey[0, 0].numpy(), IMAGES[0, ..., 0])
     colour = open_images(images, preprocessing=RGB8).read(FIRST)
     assert torch.equal(colour, grey.expand(1, 3, 8, 8))
 
 
 def test_colour_for_a_grey_model_is_made_grey():
-    read = open_images(PICTURES, preprocessing=GREY8).read(FIRST)
+    read = open_images(IMAGES, preprocessing=GREY8).read(FIRST)
     np.testing.assert_array_equal(
-        read[0, 0].numpy(), np.asarray(Image.fromarray(PICTURES[0]).convert("L"))
+        read[0, 0].numpy(), np.asarray(Image.fromarray(IMAGES[0]).convert("L"))
     )
 
 
-def test_another_size_is_fitted_picture_by_picture():
+def test_another_size_is_fitted_one_by_one():
     wanted = Preprocessing(size=(4, 6), resize=6)
-    read = open_images(PICTURES, preprocessing=wanted).read(torch.tensor([2, 1]))
-    expected = [wanted.fit(Image.fromarray(PICTURES[index])) for index in (2, 1)]
+    read = open_images(IMAGES, preprocessing=wanted).read(torch.tensor([2, 1]))
+    expected = [wanted.fit(Image.fromarray(IMAGES[index])) for index in (2, 1)]
     np.testing.assert_array_equal(read.numpy(), np.stack(expected))
 
 
-FITTED_BYTES = len(PICTURES) * 3 * 4 * 6
+FITTED_BYTES = len(IMAGES) * 3 * 4 * 6
 
 
 @pytest.mark.parametrize("cache", [None, 0, FITTED_BYTES])
-def test_fitted_pictures_are_the_same_whether_kept_or_not(cache):
+def test_fitted_images_are_the_same_whether_kept_or_not(cache):
     wanted = Preprocessing(size=(4, 6), resize=6)
-    source = ArraySource(PICTURES, preprocessing=wanted, cache=cache)
-    every = np.stack([wanted.fit(Image.fromarray(picture)) for picture in PICTURES])
+    source = ArraySource(IMAGES, preprocessing=wanted, cache=cache)
+    every = np.stack([wanted.fit(Image.fromarray(image)) for image in IMAGES])
     for numbers in ([3, 1, 3], [4, 3, 2, 1, 0], [0, 0], []):
         read = source.read(torch.tensor(numbers, dtype=torch.int64))
         assert read.dtype == torch.uint8
@@ -82,8 +82,8 @@ def test_fitted_pictures_are_the_same_whether_kept_or_not(cache):
 @pytest.mark.parametrize(
     ("cache", "kept"), [(None, True), (FITTED_BYTES, True), (FITTED_BYTES - 1, False), (0, False)]
 )
-def test_pictures_are_fitted_once_if_all_of_them_can_be_kept(cache, kept):
-    images = PICTURES.copy()
+def test_images_are_fitted_once_if_all_of_them_can_be_kept(cache, kept):
+    images = IMAGES.copy()
     source = ArraySource(images, preprocessing=Preprocessing(size=(4, 6)), cache=cache)
     before = source.read(FIRST)
     images[:] = 255 - images
@@ -93,7 +93,7 @@ def test_pictures_are_fitted_once_if_all_of_them_can_be_kept(cache, kept):
 def test_no_more_are_kept_once_others_took_the_memory(monkeypatch):
     free = [FITTED_BYTES]
     monkeypatch.setattr("acclimate.data.arrays.cache_budget", lambda cache: free[0])
-    images = PICTURES.copy()
+    images = IMAGES.copy()
     source = ArraySource(images, preprocessing=Preprocessing(size=(4, 6)))
     first, second = source.read(torch.tensor([0, 1]))
     free[0] -= 2 * FITTED_BYTES // 5 // 3  # what these two took of it is no reason to stop
@@ -105,9 +105,9 @@ def test_no_more_are_kept_once_others_took_the_memory(monkeypatch):
     assert not torch.equal(source.read(torch.tensor([3]))[0], fourth)
 
 
-def test_less_than_no_room_for_fitted_pictures_is_refused_at_opening():
+def test_less_than_no_room_for_fitted_images_is_refused_at_opening():
     with pytest.raises(AcclimateError, match="cache >= 0 bytes, got -1"):
-        ArraySource(PICTURES, preprocessing=Preprocessing(size=(4, 6)), cache=-1)
+        ArraySource(IMAGES, preprocessing=Preprocessing(size=(4, 6)), cache=-1)
 
 
 @pytest.mark.parametrize(
@@ -162,47 +162,47 @@ def test_non_finite_pixels_name_how_many_and_which(bad):
         (torch.zeros(2, 3, 8, 8, dtype=torch.bool), "got bool"),
     ],
 )
-def test_arrays_that_are_no_pictures_are_refused(images, message):
+def test_arrays_that_are_no_images_are_refused(images, message):
     with pytest.raises(AcclimateError, match=message):
         open_images(images, preprocessing=RGB8)
 
 
 def test_bytes_need_preprocessing():
     with pytest.raises(AcclimateError, match="pass preprocessing="):
-        open_images(PICTURES)
+        open_images(IMAGES)
 
 
-def test_labels_are_checked_against_pictures_and_classes():
-    labels = open_images(PICTURES, preprocessing=RGB8, labels=[0, 1, 2, -1, 0]).labels
+def test_labels_are_checked_against_images_and_classes():
+    labels = open_images(IMAGES, preprocessing=RGB8, labels=[0, 1, 2, -1, 0]).labels
     assert labels is not None
     assert labels.tolist() == [0, 1, 2, -1, 0]
     with pytest.raises(AcclimateError, match="each of the 5 images"):
-        open_images(PICTURES, preprocessing=RGB8, labels=[0])
+        open_images(IMAGES, preprocessing=RGB8, labels=[0])
     with pytest.raises(AcclimateError, match=r"model with 2 classes.*got 2"):
         open_images(
-            PICTURES, preprocessing=RGB8, labels=[0, 1, 2, 1, 0], classes=ClassList(("a", "b"))
+            IMAGES, preprocessing=RGB8, labels=[0, 1, 2, 1, 0], classes=ClassList(("a", "b"))
         )
 
 
 def test_npz_with_images_and_labels(tmp_path):
-    np.savez(tmp_path / "set.npz", images=PICTURES, labels=np.arange(5), more=np.zeros(2))
+    np.savez(tmp_path / "set.npz", images=IMAGES, labels=np.arange(5), more=np.zeros(2))
     source = open_images(tmp_path / "set.npz", preprocessing=RGB8)
     assert source.labels is not None
     assert source.labels.tolist() == [0, 1, 2, 3, 4]
-    assert source.fingerprint() == open_images(PICTURES, preprocessing=RGB8).fingerprint()
+    assert source.fingerprint() == open_images(IMAGES, preprocessing=RGB8).fingerprint()
 
 
 def test_npz_with_a_single_array_of_any_name(tmp_path):
-    np.savez_compressed(tmp_path / "set.npz", x=PICTURES)
+    np.savez_compressed(tmp_path / "set.npz", x=IMAGES)
     source = open_images(str(tmp_path / "set.npz"), preprocessing=RGB8)
     assert (len(source), source.labels) == (5, None)
 
 
 def test_npy_is_read_from_the_disk(tmp_path):
-    np.save(tmp_path / "set.npy", PICTURES)
+    np.save(tmp_path / "set.npy", IMAGES)
     source = open_images(tmp_path / "set.npy", preprocessing=RGB8, labels=np.arange(5))
     np.testing.assert_array_equal(
-        source.read(torch.tensor([3]))[0].numpy(), PICTURES[3].transpose(2, 0, 1)
+        source.read(torch.tensor([3]))[0].numpy(), IMAGES[3].transpose(2, 0, 1)
     )
 
 
@@ -214,7 +214,7 @@ def write_foreign_zip(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "write", "message"),
     [
-        ("a.npz", lambda p: np.savez(p, a=PICTURES, b=PICTURES), "'images'.*got a, b"),
+        ("a.npz", lambda p: np.savez(p, a=IMAGES, b=IMAGES), "'images'.*got a, b"),
         ("a.npz", lambda p: np.savez(p), "got none"),
         ("a.npz", lambda p: p.write_bytes(b"PK not a zip"), "a.npz"),
         ("a.npz", lambda p: p.write_bytes(b""), "a.npz"),
@@ -222,7 +222,7 @@ def write_foreign_zip(path: Path) -> None:
         ("a.npy", lambda p: p.write_bytes(b"hello"), "a.npy"),
         ("a.npy", lambda p: np.save(p, np.array([None])), "a.npy"),
         ("a.npz", lambda p: np.savez(p, images=np.array([None])), "Python objects"),
-        ("a.npz", lambda p: None, "no .*a.npz here"),
+        ("a.npz", lambda p: None, "a.npz does not exist"),
     ],
 )
 def test_files_that_are_no_plain_arrays_are_refused(tmp_path, name, write, message):
@@ -234,7 +234,7 @@ def test_files_that_are_no_plain_arrays_are_refused(tmp_path, name, write, messa
 @pytest.mark.parametrize("size", [-100, 200])
 def test_a_truncated_npz_is_refused(tmp_path, size):
     path = tmp_path / "a.npz"
-    np.savez(path, images=PICTURES)
+    np.savez(path, images=IMAGES)
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(AcclimateError, match="readable numpy file"):
         open_images(path, preprocessing=RGB8)

@@ -123,12 +123,12 @@ def test_a_tree_of_jpeg_files_that_the_loader_opens(tmp_path):
         "n01443537/c.JPEG",
         "n01443537/ä.JPEG",
     ]
-    with Image.open(tmp_path / "c/fog/2/n01440764/b.JPEG") as picture:
-        assert picture.size == (32, 32)
+    with Image.open(tmp_path / "c/fog/2/n01440764/b.JPEG") as image:
+        assert image.size == (32, 32)
         again = Image.new("RGB", (8, 8))
         again.save(tmp_path / "q.jpg", quality=85)
         with Image.open(tmp_path / "q.jpg") as other:
-            assert picture.quantization == other.quantization
+            assert image.quantization == other.quantization
     opened = open_dataset(
         "imagenet-c",
         tmp_path / "c",
@@ -170,7 +170,7 @@ def test_more_can_be_added_and_what_is_there_is_kept(tmp_path):
 def test_a_run_that_failed_half_way_goes_on(preset, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     write(whole, "glass_blur", preset=preset)
-    real = corrupt_numbered()
+    real = corrupt_indexed()
     calls = []
 
     def failing(images, numbers, *args, **options):
@@ -179,10 +179,10 @@ def test_a_run_that_failed_half_way_goes_on(preset, tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         return real(images, numbers, *args, **options)
 
-    monkeypatch.setattr("acclimate.data.corrupted.writing.corrupt_numbered", failing)
+    monkeypatch.setattr("acclimate.data.corrupted.writing.corrupt_indexed", failing)
     with pytest.raises(AcclimateError, match=r"No space left.*same call goes on"):
         write(broken, "glass_blur", preset=preset, workers=3)
-    monkeypatch.setattr("acclimate.data.corrupted.writing.corrupt_numbered", real)
+    monkeypatch.setattr("acclimate.data.corrupted.writing.corrupt_indexed", real)
     again = write(broken, "glass_blur", preset=preset)
     assert 0 < again.made < 35
     assert again.made + again.kept == 35
@@ -191,10 +191,10 @@ def test_a_run_that_failed_half_way_goes_on(preset, tmp_path, monkeypatch):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
 
 
-def corrupt_numbered():
+def corrupt_indexed():
     from acclimate.data.corrupted import writing
 
-    return writing.corrupt_numbered
+    return writing.corrupt_indexed
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_damaged_array_under_construction_is_begun_anew(damage, tmp_path):
     assert not rows.exists()
 
 
-def test_no_two_pictures_share_a_file(tmp_path):
+def test_no_two_images_share_a_file(tmp_path):
     for name in ("a.png", "a.jpg", "a.png.png", "A.png"):
         Image.fromarray(IMAGES[0]).save(tmp_path / name)
     data = open_images(tmp_path, preprocessing=SIZE)
@@ -330,7 +330,7 @@ def test_a_broken_manifest_is_named(tmp_path):
         ({"preset": "cifar10"}, "did you mean 'cifar'"),
         ({"seed": -1}, "seed >= 0, got -1"),
         ({"workers": 0}, "workers >= 1, got 0"),
-        ({"data": open_images(torch.rand(2, 3, 8, 8))}, "uint8 pictures"),
+        ({"data": open_images(torch.rand(2, 3, 8, 8))}, "uint8 images"),
         ({"data": open_images(IMAGES[:, :3], preprocessing=Preprocessing(size=(3, 32)))}, "4 px"),
     ],
 )

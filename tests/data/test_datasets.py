@@ -1,4 +1,4 @@
-"""Torch data sets, loaders and anything that hands out pictures one by one or in batches."""
+"""Torch data sets, loaders and anything that hands out images one by one or in batches."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ def test_items_of_pixels(make):
     assert source.preprocessing == SMALL
 
 
-def test_pictures_of_many_sizes_and_modes_are_fitted():
+def test_images_of_many_sizes_and_modes_are_fitted():
     modes = ["L", "RGBA", "P", "CMYK", "I;16", "F"]
     source = open_images(Items(lambda i: Image.new(modes[i], (9 + i, 20 - i))), preprocessing=SMALL)
     assert everything(source).shape == (6, 3, 8, 8)
 
 
-def test_kept_or_read_again_the_pictures_are_the_same():
+def test_kept_or_read_again_the_images_are_the_same():
     dataset = Items(lambda i: (FLOATS[i], LABELS[i]))
     kept, again = open_images(dataset), open_images(dataset, cache=0)
     reads = dataset.reads
@@ -225,9 +225,9 @@ def test_lists_of_items_or_batches_need_no_warning(items):
     assert source.labels is None
 
 
-def test_a_list_of_pictures():
-    pictures = [Image.new("RGB", (9, 9 + i), (i, i, i)) for i in range(3)]
-    assert everything(open_images(pictures, preprocessing=SMALL))[:, 0, 0, 0].tolist() == [0, 1, 2]
+def test_a_list_of_images():
+    images = [Image.new("RGB", (9, 9 + i), (i, i, i)) for i in range(3)]
+    assert everything(open_images(images, preprocessing=SMALL))[:, 0, 0, 0].tolist() == [0, 1, 2]
 
 
 def test_an_endless_stream_stops_at_the_memory_it_may_use():

@@ -127,7 +127,7 @@ def test_of_an_animation_the_first_frame(kind):
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
-def test_exif_orientation_turns_the_picture(kind):
+def test_exif_orientation_turns_the_image(kind):
     # Lying on its side, white on the left: upright (orientation 6) white is on top.
     lying = Image.new("RGB", (32, 48))
     lying.paste((255, 255, 255), (0, 0, 16, 48))
@@ -138,7 +138,7 @@ def test_exif_orientation_turns_the_picture(kind):
     assert upright[0, -4].mean() < 15
 
 
-def test_broken_exif_does_not_lose_the_picture():
+def test_broken_exif_does_not_lose_the_image():
     data = encoded(plain("RGB", (200, 100, 40)), "JPEG", exif=b"Exif\x00\x00garbage")
     assert np.abs(np.array(middle(data)) - [200, 100, 40]).max() <= 4
 
@@ -209,7 +209,7 @@ def same_without_simplejpeg(data: bytes, wanted: Preprocessing) -> bool:
 
 @pytest.fixture
 def fast(monkeypatch):
-    """The pictures that simplejpeg decoded."""
+    """The images that simplejpeg decoded."""
     module = pytest.importorskip("simplejpeg")
     taken = []
 
@@ -243,7 +243,7 @@ def test_simplejpeg_decodes_to_the_very_pixels_of_pillow(fast, size, options):
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_turned_pictures_are_turned_with_simplejpeg_too(fast, orientation):
+def test_turned_images_are_turned_with_simplejpeg_too(fast, orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     data = encoded(photo(), "JPEG", exif=exif)
@@ -259,7 +259,7 @@ def test_grey_and_cmyk_are_left_to_pillow(fast, mode):
     assert fast == []
 
 
-def test_pictures_to_be_resized_or_made_grey_are_left_to_pillow(fast):
+def test_images_to_be_resized_or_made_grey_are_left_to_pillow(fast):
     data = encoded(photo(), "JPEG")
     assert decode(data, Preprocessing(size=(12, 16))).shape == (3, 12, 16)
     assert decode(data, Preprocessing(size=(24, 32), mean=(0.5,), std=(0.5,))).shape == (1, 24, 32)

@@ -43,7 +43,7 @@ def test_files_are_found_in_all_subfolders_sorted_whatever_their_case(tmp_path):
     assert source.skipped == []
 
 
-def test_pictures_of_all_sizes_are_read_by_number_as_uint8(tmp_path):
+def test_images_of_all_sizes_are_read_by_number_as_uint8(tmp_path):
     for value in range(4):
         save(tmp_path / f"{value}.png", value * 10, size=(5 + value, 20 - value))
     images = open_quietly(tmp_path).read(torch.tensor([3, 1]))
@@ -57,7 +57,7 @@ def test_a_folder_may_be_given_as_text(tmp_path):
     assert len(open_images(str(tmp_path), preprocessing=SMALL, progress=False)) == 1
 
 
-def test_kept_or_read_again_the_pictures_are_the_same(tmp_path):
+def test_kept_or_read_again_the_images_are_the_same(tmp_path):
     rng = np.random.default_rng(0)
     for index in range(5):
         Image.fromarray(rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(
@@ -72,7 +72,7 @@ def test_kept_or_read_again_the_pictures_are_the_same(tmp_path):
     assert kept.fingerprint() == again.fingerprint()
 
 
-def test_kept_pictures_do_not_need_their_files_any_more(tmp_path):
+def test_kept_images_do_not_need_their_files_any_more(tmp_path):
     path = save(tmp_path / "a.png", 7)
     source = open_quietly(tmp_path)
     path.unlink()
@@ -197,7 +197,7 @@ def test_a_quick_opening_shows_no_progress_bar(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_pictures_of_kinds_that_are_not_read_are_told(tmp_path: Path) -> None:
+def test_images_of_kinds_that_are_not_read_are_told(tmp_path: Path) -> None:
     for name in ("one.HEIC", "two.heic", "three.avif", "notes.txt"):
         (tmp_path / name).write_bytes(b"x")
     save(tmp_path / "four.png")

@@ -43,7 +43,7 @@ def test_there_are_164_classes_out_of_345_folders():
     assert names == sorted(set(names))
     assert not set(names) & set(left_out())
     assert len({*names, *left_out()}) == 345
-    # of the published folder names, sorted: a misspelt folder would find no pictures
+    # of the published folder names, sorted: a misspelt folder would find no images
     spelling = hashlib.sha256("\n".join(sorted({*names, *left_out()})).encode()).hexdigest()
     assert spelling.startswith("f54521e7f5d873bd")
 
@@ -183,7 +183,7 @@ def test_label_of_output_is_the_map():
     assert int(label_of_output()[603]) == -1
 
 
-def test_pictures_in_folders_are_scored_through_the_map():
+def test_images_in_folders_are_scored_through_the_map():
     labels, _ = labels_of_paths(["dog/a.jpg", "horse/b.jpg", "t-shirt/c.jpg"], imagenet_d_classes())
     logits = torch.zeros(3, 1000)
     logits[[0, 1, 2], [268, 603, 610]] = 9.0  # Mexican hairless, horse cart, jersey

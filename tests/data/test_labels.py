@@ -144,7 +144,7 @@ def test_all_unknown_is_no_labels():
         ([0, 1, 10], "model with 10 classes: expected 0 to 9.*got 10"),
         ([0, 1, -7], "got -7"),
         ([0.5, 1, 2], "whole numbers"),
-        (["cat", "dog", "cat"], "class numbers"),
+        (["cat", "dog", "cat"], "class indices"),
     ],
 )
 def test_wrong_labels_are_refused(labels, message):

@@ -22,12 +22,12 @@ from acclimate.errors import AcclimateError
 
 
 def numbered(n: int) -> ImageSource:
-    """Pictures whose pixels are their own numbers."""
+    """Images whose pixels are their own numbers."""
     return open_images(torch.arange(n, dtype=torch.float32)[:, None, None, None] / 100)
 
 
 class Counting(ImageSource):
-    """A source that counts what is read, and may fail at a picture."""
+    """A source that counts what is read, and may fail at an image."""
 
     def __init__(self, n: int, *, broken: int | None = None) -> None:
         super().__init__(names=[str(i) for i in range(n)])
@@ -36,7 +36,7 @@ class Counting(ImageSource):
     def read(self, indices: torch.Tensor) -> torch.Tensor:
         self.reads += 1
         if self.broken in indices.tolist():
-            raise AcclimateError(f"picture {self.broken} is broken")
+            raise AcclimateError(f"image {self.broken} is broken")
         return torch.zeros(len(indices), 1, 1, 1)
 
     def fingerprint(self) -> str:
@@ -49,7 +49,7 @@ def reading_threads() -> list[threading.Thread]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 40), st.integers(1, 12), st.integers(0, 3), st.integers(0, 5))
-def test_every_picture_once_in_order_and_never_alone(n, batch_size, prefetch, start):
+def test_every_image_once_in_order_and_never_alone(n, batch_size, prefetch, start):
     source = numbered(40)
     order = epoch_order(40, seed=n, epoch=0)[:n]
     found = list(batches(source, batch_size=batch_size, order=order, prefetch=prefetch))
@@ -77,7 +77,7 @@ def test_every_picture_once_in_order_and_never_alone(n, batch_size, prefetch, st
         (5, 100, [5]),
     ],
 )
-def test_a_single_picture_left_over_joins_the_batch_before(n, batch_size, sizes):
+def test_a_single_image_left_over_joins_the_batch_before(n, batch_size, sizes):
     found = [len(batch.images) for batch in batches(numbered(n), batch_size=batch_size)]
     assert found == sizes
     assert batch_count(n, batch_size) == len(sizes)
@@ -96,7 +96,7 @@ def test_bytes_are_normalised():
 def test_an_error_while_reading_reaches_the_consumer_after_the_sound_batches(prefetch):
     found = batches(Counting(12, broken=7), batch_size=3, prefetch=prefetch)
     assert [next(found).indices.tolist() for _ in range(2)] == [[0, 1, 2], [3, 4, 5]]
-    with pytest.raises(AcclimateError, match="picture 7 is broken"):
+    with pytest.raises(AcclimateError, match="image 7 is broken"):
         next(found)
     assert not reading_threads()
 

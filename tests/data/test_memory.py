@@ -1,4 +1,4 @@
-"""How much memory pictures may take."""
+"""How much memory images may take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a picture of any size becomes what the model was trained on."""
+"""How an image of any size becomes what the model was trained on."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ sides = st.integers(1, 70)
 @given(
     sides, sides, sides, sides, st.none() | sides, st.booleans(), st.sampled_from(["RGB", "L", "P"])
 )
-def test_any_picture_gets_the_models_shape(width, height, crop_h, crop_w, resize, squash, mode):
+def test_any_image_gets_the_models_shape(width, height, crop_h, crop_w, resize, squash, mode):
     wanted = Preprocessing(size=(crop_h, crop_w), resize=resize, squash=squash)
     fitted = wanted.fit(Image.new(mode, (width, height)))
     assert fitted.shape == wanted.shape == (3, crop_h, crop_w)
     assert fitted.dtype == np.uint8
 
 
-def test_a_picture_of_the_models_size_is_not_touched_again():
+def test_a_image_of_the_models_size_is_not_touched_again():
     pixels = np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8)
     wanted = Preprocessing(size=(24, 24), resize=32)
     np.testing.assert_array_equal(wanted.fit(Image.fromarray(pixels)), pixels.transpose(2, 0, 1))
@@ -39,7 +39,7 @@ def test_the_centre_is_cut_out_after_the_shorter_side_is_resized():
     assert (fitted == 255).all()
 
 
-def test_squash_keeps_everything_in_the_picture():
+def test_squash_keeps_everything_in_the_image():
     columns = np.zeros((10, 30, 3), np.uint8)
     columns[:, :15] = 255
     fitted = Preprocessing(size=(10, 10), squash=True, interpolation="nearest").fit(
@@ -50,7 +50,7 @@ def test_squash_keeps_everything_in_the_picture():
 
 
 def test_a_short_resize_keeps_the_proportions_of_a_wide_crop():
-    # 256 px would be narrower than the crop, so the picture is enlarged as a whole.
+    # 256 px would be narrower than the crop, so the image is enlarged as a whole.
     dot = Image.new("L", (100, 200))
     assert Preprocessing(size=(20, 300), resize=256, mean=(0.5,), std=(0.5,)).fit(dot).shape == (
         1,
@@ -59,7 +59,7 @@ def test_a_short_resize_keeps_the_proportions_of_a_wide_crop():
     )
 
 
-def test_one_mean_makes_pictures_grey():
+def test_one_mean_makes_images_grey():
     wanted = Preprocessing(size=(2, 2), mean=(0.5,), std=(0.25,))
     assert wanted.channels == 1
     assert wanted.fit(Image.new("RGB", (2, 2), (255, 255, 255))).tolist() == [[[255] * 2] * 2]
@@ -85,7 +85,7 @@ def test_standardize_divides_after_it_subtracts_to_the_bit(dtype):
     assert torch.equal(wanted.standardize(images), expected)
 
 
-def test_pictures_can_be_scaled_for_training_after_inference():
+def test_images_can_be_scaled_for_training_after_inference():
     wanted = Preprocessing(size=(1, 1), mean=(0.123,), std=(0.456,))
     with torch.inference_mode():
         wanted.normalize(torch.zeros(1, 1, 1, 1, dtype=torch.uint8))
@@ -109,7 +109,7 @@ def test_nonsense_is_refused(wrong):
         Preprocessing(**wrong)
 
 
-def test_a_picture_without_pixels_is_refused():
+def test_a_image_without_pixels_is_refused():
     with pytest.raises(AcclimateError, match="pixels"):
         Preprocessing(size=(4, 4)).fit(Image.new("RGB", (0, 4)))
 

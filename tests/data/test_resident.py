@@ -1,4 +1,4 @@
-"""Pictures that stay on the device: the same batches, and nothing is read twice."""
+"""Images that stay on the device: the same batches, and nothing is read twice."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ WANTED = Preprocessing(size=(2, 3))
 BYTES = torch.randint(
     0, 256, (N, 3, 2, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
 )
-PICTURES = {"uint8": BYTES, "float32": BYTES / 100}
+IMAGES = {"uint8": BYTES, "float32": BYTES / 100}
 
 
 class Counting(ImageSource):
-    """Pictures of either kind that note which of them are read."""
+    """Images of either kind that note which of them are read."""
 
     def __init__(self, kind: str = "uint8") -> None:
         known = WANTED if kind == "uint8" else None
         super().__init__(names=[str(i) for i in range(N)], preprocessing=known)
-        self.pictures = PICTURES[kind]
+        self.images = IMAGES[kind]
         self.numbers: list[int] = []
         self.threads: set[str] = set()
 
     def read(self, indices: torch.Tensor) -> torch.Tensor:
         self.numbers += indices.tolist()
         self.threads.add(threading.current_thread().name)
-        return self.pictures[indices]
+        return self.images[indices]
 
     def fingerprint(self) -> str:
         return ""
@@ -48,12 +48,12 @@ def second_half(numbers: torch.Tensor) -> torch.Tensor:
     return numbers.tensor_split(2)[1]
 
 
-@pytest.mark.parametrize("kind", PICTURES)
+@pytest.mark.parametrize("kind", IMAGES)
 @settings(max_examples=30, deadline=None)
 @given(
     batch_size=st.integers(1, 25),
     starts=st.lists(st.integers(0, 6), min_size=1, max_size=3),
-    room=st.sampled_from([0, 359, 360, 1439, 1440, 10**6]),  # 18 bytes or 72 a picture
+    room=st.sampled_from([0, 359, 360, 1439, 1440, 10**6]),  # 18 or 72 bytes an image
     prefetch=st.integers(0, 2),
     shared=st.booleans(),
 )
@@ -77,7 +77,7 @@ def test_batches_are_the_same_with_and_without(kind, batch_size, starts, room, p
             assert torch.equal(other.indices, other.rows)
 
 
-@pytest.mark.parametrize("kind", PICTURES)
+@pytest.mark.parametrize("kind", IMAGES)
 def test_a_second_pass_reads_nothing_and_needs_no_thread(kind):
     source, resident = Counting(kind), roomy()
     list(batches(source, batch_size=6, resident=resident))
@@ -117,7 +117,7 @@ def test_of_a_shared_batch_only_its_own_part_is_read():
     assert source.numbers == []
 
 
-def test_pictures_that_come_twice_in_a_pass():
+def test_images_that_come_twice_in_a_pass():
     source, resident = Counting(), roomy()
     order = torch.tensor([4, 4, 7, 4, 7, 1])
     found = list(batches(source, batch_size=3, order=order, prefetch=0, resident=resident))
@@ -135,7 +135,7 @@ def test_pictures_that_come_twice_in_a_pass():
     ],
     ids=["channels last", "one channel, last", "one channel, first"],
 )
-def test_pictures_lie_in_memory_as_they_were_read(laid):
+def test_images_lie_in_memory_as_they_were_read(laid):
     resident = roomy()
     resident.keep(torch.arange(N), laid)
     found = resident.take(torch.arange(N))
@@ -155,7 +155,7 @@ def test_changing_a_batch_does_not_change_what_is_kept():
     source, resident = Counting("float32"), roomy()
     for _ in range(3):
         for batch in batches(source, batch_size=6, resident=resident):
-            assert torch.equal(batch.images, PICTURES["float32"][batch.indices])
+            assert torch.equal(batch.images, IMAGES["float32"][batch.indices])
             batch.images.zero_()
 
 
@@ -172,8 +172,8 @@ def test_less_than_no_room_is_refused():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("kind", PICTURES)
-def test_on_a_gpu_pictures_stay_by_themselves(kind):
+@pytest.mark.parametrize("kind", IMAGES)
+def test_on_a_gpu_images_stay_by_themselves(kind):
     source, resident = Counting(kind), Resident(N, device="cuda")
     passes = []
     for epoch in range(2):

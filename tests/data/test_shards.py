@@ -20,12 +20,12 @@ from acclimate.errors import AcclimateError
 
 RGB8 = Preprocessing(size=(8, 8))
 RANDOM = np.random.default_rng(0)
-PICTURES = RANDOM.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+IMAGES = RANDOM.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
 
 
 def png(number: int) -> bytes:
     buffer = io.BytesIO()
-    Image.fromarray(PICTURES[number]).save(buffer, "png")
+    Image.fromarray(IMAGES[number]).save(buffer, "png")
     return buffer.getvalue()
 
 
@@ -70,7 +70,7 @@ def test_samples_are_read_in_any_order(shards, cache):
     assert source.skipped == []
     read = source.read(torch.tensor([5, 0, 3]))
     assert read.dtype == torch.uint8
-    np.testing.assert_array_equal(read.numpy(), PICTURES[[5, 0, 3]].transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(read.numpy(), IMAGES[[5, 0, 3]].transpose(0, 3, 1, 2))
 
 
 def test_labels_in_json_or_none_and_files_of_no_use(tmp_path):
@@ -93,7 +93,7 @@ def test_labels_in_json_or_none_and_files_of_no_use(tmp_path):
     assert source.names == ["a.tar/train/a", "a.tar/train/b", "a.tar/train/c"]
     assert source.labels.tolist() == [2, -1, -1]
     np.testing.assert_array_equal(
-        source.read(torch.arange(3)).numpy(), PICTURES[[0, 1, 3]].transpose(0, 3, 1, 2)
+        source.read(torch.arange(3)).numpy(), IMAGES[[0, 1, 3]].transpose(0, 3, 1, 2)
     )
 
 
@@ -111,7 +111,7 @@ def test_folders_give_labels_where_no_sample_has_one(tmp_path):
     assert open_all([own], classes=ClassList(("dog", "cat"))).labels.tolist() == [-1, -1, 0]
 
 
-def test_unreadable_pictures_are_left_out_with_their_labels(tmp_path):
+def test_unreadable_images_are_left_out_with_their_labels(tmp_path):
     path = pack(
         tmp_path / "a.tar",
         [
@@ -128,7 +128,7 @@ def test_unreadable_pictures_are_left_out_with_their_labels(tmp_path):
     assert source.labels.tolist() == [3]
     assert [(item.name, item.reason) for item in source.skipped] == [
         ("a.tar/a", "not an image"),
-        ("a.tar/b", "no picture (only cls)"),
+        ("a.tar/b", "no image (only cls)"),
         ("a.tar/d", "empty file"),
     ]
 
@@ -157,7 +157,7 @@ def test_long_names_of_every_tar_format(tmp_path, form):
     path = pack(tmp_path / "a.tar", [(f"{name}.png", png(4))], format=form)
     source = open_all([path])
     assert source.names == [f"a.tar/{name}"]
-    np.testing.assert_array_equal(source.read(torch.tensor([0]))[0], PICTURES[4].transpose(2, 0, 1))
+    np.testing.assert_array_equal(source.read(torch.tensor([0]))[0], IMAGES[4].transpose(2, 0, 1))
 
 
 def test_shards_of_one_name_are_told_apart_by_path(tmp_path):
@@ -173,7 +173,7 @@ def test_shards_of_one_name_are_told_apart_by_path(tmp_path):
     [
         ([("a.png", b"1"), ("a.png", b"2")], r"got a\.png twice"),
         ([("a.png", b"1"), ("a.jpg", b"2")], r"a in .* has png, jpg"),
-        ([("a.png", b"1"), ("a.cls", b"cat")], r"class number in a\.cls .* got b'cat'"),
+        ([("a.png", b"1"), ("a.cls", b"cat")], r"class index in a\.cls .* got b'cat'"),
         ([("a.png", b"1"), ("a.json", b"[]")], r"a\.json"),
         ([("a.png", b"1"), ("a.json", b'{"label": "cat"}')], r'as "label" in a\.json'),
         ([("a.png", b"1"), ("a.json", b"{")], r"a\.json"),

@@ -14,15 +14,15 @@ TINY = Preprocessing(size=(8, 8))
 """The size the files have, so that reading thousands of them takes a moment."""
 
 
-def picture(path: Path, value: int = 0) -> Path:
+def write_image(path: Path, value: int = 0) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (8, 8), (value, value, value)).save(path, "JPEG")
     return path
 
 
 def class_folders(base: Path, names: Iterable[str], *, each: int = 1) -> Path:
-    """The same picture in all the class folders; one file on disk, with many names."""
-    original = picture(base.parent / f".{base.name}-original.JPEG", 128)
+    """The same image in all the class folders; one file on disk, with many names."""
+    original = write_image(base.parent / f".{base.name}-original.JPEG", 128)
     for name in names:
         (base / name).mkdir(parents=True)
         for number in range(each):

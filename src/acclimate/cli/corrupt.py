@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-# Shorter side before the crop, and the crop: how the pictures of the benchmarks were prepared.
+# Shorter side before the crop, and the crop: how the images of the benchmarks were prepared.
 _SIDES = {"imagenet": (256, 224), "cifar": (32, 32)}
 
 
@@ -43,7 +43,7 @@ def _check_apart(source: Path, out: Path) -> None:
     if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
         raise AcclimateError(
             f"expected OUT outside of SRC, got {out} in {source}, where what is written would be "
-            "read as clean pictures the next time"
+            "read as clean images the next time"
         )
 
 
@@ -55,7 +55,7 @@ def _open(args: argparse.Namespace) -> ImageSource:
     path = Path(args.source).expanduser()
     if path.suffix.lower() in (".npy", ".npz"):
         if args.size is not None:
-            raise AcclimateError("--size is for folders; the pictures of an array stay as they are")
+            raise AcclimateError("--size is for folders; the images of an array stay as they are")
         images, labels = load_arrays(path)
         channels, height, width = channels_first(images).shape[1:]
         mean, std = (0.0,) * channels, (1.0,) * channels

@@ -1,4 +1,4 @@
-"""Pictures in one array: in memory, or in a .npy or .npz file."""
+"""Images in one array: in memory, or in a .npy or .npz file."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _LOOKS_UNSCALED = 20.0
 
 
 class ArraySource(ImageSource):
-    """Pictures in one array or tensor; fitted to the model's size when read, if need be.
+    """Images in one array or tensor; fitted to the model's size when read, if need be.
 
     Args:
-        images: uint8 pictures in either order of axes, or float model input.
-        preprocessing: how the model was fed; needed for uint8 pictures.
+        images: uint8 images in either order of axes, or float model input.
+        preprocessing: how the model was fed; needed for uint8 images.
         labels: as for any source.
-        names: as for any source; None numbers the pictures.
+        names: as for any source; None numbers the images.
         class_names: as for any source.
-        cache: bytes of fitted pictures to keep, if all fit; None is a third of what is available.
+        cache: bytes of fitted images to keep, if all fit; None is a third of what is available.
 
     >>> ArraySource(torch.zeros(4, 3, 8, 8)).read(torch.tensor([2, 0])).shape
     torch.Size([2, 3, 8, 8])
@@ -80,7 +80,7 @@ class ArraySource(ImageSource):
             self._fitted = _Fitted(self._images, self.preprocessing, cache=cache)
 
     def read(self, indices: Tensor) -> Tensor:
-        """The pictures of these numbers, N×C×H×W on the CPU."""
+        """The images at these indices, N×C×H×W on the CPU."""
         if self._fitted is not None:
             return torch.from_numpy(self._fitted.read(indices.numpy()))
         chosen = self._images[indices.numpy()]
@@ -101,7 +101,7 @@ class ArraySource(ImageSource):
 
 
 class _Fitted:
-    """Pictures of another size than the model's: fitted once, while all would fit in memory."""
+    """Images of another size than the model's: fitted once, while all would fit in memory."""
 
     def __init__(
         self, images: NDArray[np.uint8], preprocessing: Preprocessing, *, cache: int | None
@@ -167,7 +167,7 @@ def model_input(
 
 
 def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """The pictures of a .npy or .npz file, and its labels if it has any. Never unpickles."""
+    """The images of a .npy or .npz file, and its labels if it has any. Never unpickles."""
     try:
         if path.suffix.lower() == ".npy":
             # Mapped, not read: the set may be larger than the memory.

@@ -1,4 +1,4 @@
-"""What adaptation reads: a numbered set of pictures, whatever they are stored in."""
+"""What adaptation reads: a numbered set of images, whatever they are stored in."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["ImageSource", "JoinedSource", "Skipped", "digest"]
 
 @dataclass(frozen=True)
 class Skipped:
-    """A picture that was left out, and why."""
+    """An image that was left out, and why."""
 
     name: str
     reason: str
 
 
 class ImageSource(ABC):
-    """Pictures by number. Subclasses write ``read`` and ``fingerprint``.
+    """Images by number. Subclasses write ``read`` and ``fingerprint``.
 
     Attributes:
-        names: one per picture, for the table of predictions.
-        labels: int64 on the CPU, aligned with the pictures; -1 where unknown, None where nothing
+        names: one per image, for the table of predictions.
+        labels: int64 on the CPU, aligned with the images; -1 where unknown, None where nothing
             is known. Only ever used for scoring.
         class_names: the names of the classes as found (folder names), or None.
-        preprocessing: how uint8 pictures become model input; None when they already are.
+        preprocessing: how uint8 images become model input; None when they already are.
         skipped: what was left out, and why.
         scoring: how a model's outputs stand for the labels; None when they are the same numbers.
     """
@@ -62,7 +62,7 @@ class ImageSource(ABC):
 
     @abstractmethod
     def read(self, indices: Tensor) -> Tensor:
-        """The pictures of these numbers, N×C×H×W on the CPU.
+        """The images at these indices, N×C×H×W on the CPU.
 
         uint8 is to be normalised by ``preprocessing`` (later, on the device); float32 is model
         input as it is.
@@ -70,7 +70,7 @@ class ImageSource(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A short hex digest of the pictures, labels aside: the same pictures, the same digest."""
+        """A short hex digest of the images, labels aside: the same images, the same digest."""
 
     def __repr__(self) -> str:
         known = "no labels" if self.labels is None else "labels"
@@ -91,7 +91,7 @@ def digest(parts: Iterable[bytes]) -> str:
 
 
 class JoinedSource(ImageSource):
-    """The pictures of some sources, one source after the other; nothing is copied.
+    """The images of some sources, one source after the other; nothing is copied.
 
     >>> from acclimate.data import open_images
     >>> day, night = (open_images(torch.full((2, 3, 4, 4), light)) for light in (0.9, 0.1))
@@ -122,11 +122,11 @@ class JoinedSource(ImageSource):
         self._starts = self._ends - sizes
 
     def which(self, indices: Tensor) -> Tensor:
-        """The number of the source that each picture is of."""
+        """The number of the source that each image is of."""
         return torch.searchsorted(self._ends, indices, right=True)
 
     def read(self, indices: Tensor) -> Tensor:
-        """The pictures of these numbers, each source asked once."""
+        """The images at these indices, each source asked once."""
         which = self.which(indices)
         places: list[Tensor] = []
         parts: list[Tensor] = []

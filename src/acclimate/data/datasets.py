@@ -1,19 +1,21 @@
-"""Pictures from torch data sets, loaders and anything that can be read item by item."""
+"""Images from torch data sets, loaders and anything that can be read item by item."""
 
 from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
+    IterableDataset,
     RandomSampler,
     SequentialSampler,
     default_collate,
@@ -23,28 +25,106 @@ from tqdm import tqdm
 
 from acclimate.data.arrays import ArraySource
 from acclimate.data.base import ImageSource, digest
-from acclimate.data.files import label_number, split_item, to_pixels
+from acclimate.data.decode import (
+    UnreadableImageError,
+    channels_first,
+    fit_pixels,
+    to_eight_bit,
+    to_numpy,
+    want_preprocessing,
+)
 from acclimate.data.labels import Labels, check_labels
 from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["DatasetSource", "MapStyle", "custom_collate", "read_stream", "warn_of_sampler"]
+__all__ = ["open_items"]
 
 Collate = Callable[[list[Any]], Any]
+_IMAGE_KEYS = ("pixel_values", "image", "img")
+_LABEL_KEYS = ("label", "labels")
 
 
 class MapStyle(Sized, Protocol):
-    """Anything with a length and numbered items."""
+    """Anything with a length and items by index."""
 
     def __getitem__(self, index: int, /) -> Any: ...
 
 
+def open_items(
+    data: object,
+    *,
+    preprocessing: Preprocessing | None = None,
+    labels: Labels | None = None,
+    class_count: int | None = None,
+    cache: int | None = None,
+    progress: bool = True,
+) -> ImageSource:
+    """A source of a Dataset, a DataLoader or an iterable of items or batches."""
+    collate: Collate | None = None
+    if isinstance(data, DataLoader) and not isinstance(data.dataset, IterableDataset):
+        _warn_of_sampler(data)
+        # Single items do not need torch's own collate functions; the user's may change them.
+        if data.collate_fn not in (default_collate, default_convert):
+            collate = data.collate_fn
+        data = data.dataset
+    options: dict[str, Any] = {
+        "preprocessing": preprocessing,
+        "labels": labels,
+        "class_count": class_count,
+        "cache": cache,
+        "progress": progress,
+    }
+    if _is_map_style(data):
+        return DatasetSource(data, collate=collate, **options)
+    if isinstance(data, (Mapping, bytes)) or not isinstance(data, Iterable):
+        raise AcclimateError(
+            "expected a folder, a .npz or .npy file, an array, a tensor, a Dataset (with a "
+            f"length), a DataLoader or an iterable of images, got {type(data).__name__}"
+        )
+    if not isinstance(data, (list, tuple)):
+        warnings.warn(
+            f"a {type(data).__name__} can be read only once and in its own order, so all of it is "
+            "read into memory now",
+            AcclimateWarning,
+            stacklevel=4,
+        )
+    return _read_stream(data, **options)
+
+
+def _is_map_style(data: object) -> TypeGuard[MapStyle]:
+    # Lists are read as streams are: they may hold batches.
+    return (
+        hasattr(data, "__getitem__")
+        and hasattr(data, "__len__")
+        and not isinstance(data, (list, tuple, Mapping, bytes, IterableDataset))
+    )
+
+
+def _warn_of_sampler(loader: DataLoader[Any]) -> None:
+    """Warn that a sampler of the user's own has no effect."""
+    own = [
+        type(sampler).__name__
+        for sampler, usual in (
+            (loader.sampler, (SequentialSampler, RandomSampler)),
+            (loader.batch_sampler, (BatchSampler, type(None))),
+        )
+        if type(sampler) not in usual
+    ]
+    if own:
+        warnings.warn(
+            f"the loader's {own[0]} is not used: every image of its data set is read once an "
+            "epoch, in a seeded order, so that a run can be repeated and resumed",
+            AcclimateWarning,
+            stacklevel=5,
+        )
+
+
 class DatasetSource(ImageSource):
-    """A map-style data set, read by one thread, since its code may not bear more.
+    """A map-style data set, read by one thread, since its code may not be thread-safe.
 
     Opening reads every item once, for its label and to find broken ones before a run starts.
-    Pictures are kept if all fit ``cache`` bytes, so random augmentation is drawn only once;
+    Images are kept if all fit ``cache`` bytes, so random augmentation is drawn only once;
     otherwise they are read again whenever they are needed.
     """
 
@@ -69,11 +149,11 @@ class DatasetSource(ImageSource):
         self._cached = np.empty((count, *first.shape), first.dtype) if fits else None
         found, contents = [], []
         for index in tqdm(range(count), desc="images", unit="", delay=1, disable=not progress):
-            picture, label = self._checked_item(index)
+            pixels, label = self._checked_item(index)
             if self._cached is not None:
-                self._cached[index] = picture
+                self._cached[index] = pixels
             found.append(label)
-            contents.append(hashlib.blake2b(picture.tobytes(), digest_size=16).digest())
+            contents.append(hashlib.blake2b(pixels.tobytes(), digest_size=16).digest())
         self._fingerprint = digest([f"{first.shape} {first.dtype.str}".encode(), *contents])
         super().__init__(
             names=[str(index) for index in range(count)],
@@ -84,109 +164,84 @@ class DatasetSource(ImageSource):
         )
 
     def read(self, indices: Tensor) -> Tensor:
-        """The pictures of these numbers, N×C×H×W on the CPU."""
+        """The images at these indices, N×C×H×W on the CPU."""
         if self._cached is not None:
             return torch.from_numpy(self._cached[indices.numpy()])
         return torch.from_numpy(np.stack([self._checked_item(i)[0] for i in indices.tolist()]))
 
     def fingerprint(self) -> str:
-        """A digest of the pictures as they were read at opening."""
+        """A digest of the images as they were read at opening."""
         return self._fingerprint
 
     def _item(self, index: int) -> tuple[NDArray[Any], int]:
+        where = f"item {index} of the data set"
         try:
             item = self._dataset[index]
-            image, label = split_item(self._collate([item]) if self._collate else item)
+            image, label = _split_item(self._collate([item]) if self._collate else item)
             if self._collate:
                 image, label = image[0], None if label is None else label[0]
         except AcclimateError:
             raise
         except Exception as error:  # somebody else's code
             raise AcclimateError(
-                f"item {index} of the data set cannot be read: {type(error).__name__}: {error}"
+                f"{where} cannot be read: {type(error).__name__}: {error}"
             ) from error
-        where = f"item {index} of the data set"
-        return to_pixels(image, preprocessing=self._wanted, where=where), label_number(label)
+        return _to_pixels(image, preprocessing=self._wanted, where=where), _label_index(label)
 
     def _checked_item(self, index: int) -> tuple[NDArray[Any], int]:
-        picture, label = self._item(index)
-        if (picture.shape, picture.dtype) != (self._shape, self._dtype):
+        pixels, label = self._item(index)
+        if (pixels.shape, pixels.dtype) != (self._shape, self._dtype):
             raise AcclimateError(
                 f"expected images alike, {self._shape} {self._dtype} as the first, got "
-                f"{picture.shape} {picture.dtype} for item {index} of the data set; resize them, "
+                f"{pixels.shape} {pixels.dtype} for item {index} of the data set; resize them, "
                 "or give uint8 images with preprocessing=..."
             )
-        return picture, label
+        return pixels, label
 
 
-def read_stream(
+def _read_stream(
     stream: Iterable[Any],
     *,
-    preprocessing: Preprocessing | None = None,
-    labels: Labels | None = None,
-    class_count: int | None = None,
-    cache: int | None = None,
-    progress: bool = True,
+    preprocessing: Preprocessing | None,
+    labels: Labels | None,
+    class_count: int | None,
+    cache: int | None,
+    progress: bool,
 ) -> ArraySource:
     """Read items or batches to their end, into memory."""
     budget, used = cache_budget(cache), 0
-    pictures: list[NDArray[Any]] = []
+    images: list[NDArray[Any]] = []
     found: list[int] = []
     for image, label in tqdm(
         _singles(stream), desc="images", unit="", delay=1, disable=not progress
     ):
-        where = f"image {len(pictures)} of the stream"
-        picture = to_pixels(image, preprocessing=preprocessing, where=where)
-        if pictures and (picture.shape, picture.dtype) != (pictures[0].shape, pictures[0].dtype):
+        where = f"image {len(images)} of the stream"
+        pixels = _to_pixels(image, preprocessing=preprocessing, where=where)
+        if images and (pixels.shape, pixels.dtype) != (images[0].shape, images[0].dtype):
             raise AcclimateError(
-                f"expected images alike, {pictures[0].shape} {pictures[0].dtype} as the first, "
-                f"got {picture.shape} {picture.dtype} for {where}"
+                f"expected images alike, {images[0].shape} {images[0].dtype} as the first, "
+                f"got {pixels.shape} {pixels.dtype} for {where}"
             )
-        used += picture.nbytes
+        used += pixels.nbytes
         if used > budget:
             raise AcclimateError(
-                f"the stream does not fit in {budget:,} bytes of memory ({len(pictures):,} images "
+                f"the stream does not fit in {budget:,} bytes of memory ({len(images):,} images "
                 "read so far); give a folder, a .npy file or a map-style Dataset, or a larger cache"
             )
-        pictures.append(picture)
-        found.append(label_number(label))
-    if not pictures:
+        images.append(pixels)
+        found.append(_label_index(label))
+    if not images:
         raise AcclimateError("expected at least one image, but there was nothing to read")
     known = check_labels(
-        found if labels is None else labels, count=len(pictures), class_count=class_count
+        found if labels is None else labels, count=len(images), class_count=class_count
     )
-    return ArraySource(np.stack(pictures), preprocessing=preprocessing, labels=known)
-
-
-def custom_collate(loader: DataLoader[Any]) -> Collate | None:
-    """The user's own collate function; None for torch's, which items do not need."""
-    collate: Collate = loader.collate_fn
-    return None if collate in (default_collate, default_convert) else collate
-
-
-def warn_of_sampler(loader: DataLoader[Any]) -> None:
-    """Say that a sampler of the user's own has no effect."""
-    own = [
-        type(sampler).__name__
-        for sampler, usual in (
-            (loader.sampler, (SequentialSampler, RandomSampler)),
-            (loader.batch_sampler, (BatchSampler, type(None))),
-        )
-        if type(sampler) not in usual
-    ]
-    if own:
-        warnings.warn(
-            f"the loader's {own[0]} is not used: every image of its data set is read once an "
-            "epoch, in a seeded order, so that a run can be repeated and resumed",
-            AcclimateWarning,
-            stacklevel=2,
-        )
+    return ArraySource(np.stack(images), preprocessing=preprocessing, labels=known)
 
 
 def _singles(stream: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     """Items one by one, batches taken apart."""
     for element in stream:
-        image, label = split_item(element)
+        image, label = _split_item(element)
         if isinstance(image, (Tensor, np.ndarray)) and image.ndim == 4:
             labels = [None] * len(image) if label is None else label
             if not hasattr(labels, "__len__") or len(labels) != len(image):
@@ -196,3 +251,60 @@ def _singles(stream: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
             yield from zip(image, labels, strict=True)
         else:
             yield image, label
+
+
+def _split_item(item: object) -> tuple[Any, Any]:
+    """Image (or images) and label (or labels) of an item or a batch; None for no label.
+
+    >>> _split_item({"img": "an image", "label": 3})
+    ('an image', 3)
+    >>> _split_item(("an image", 3, "and more"))
+    ('an image', 3)
+    """
+    if isinstance(item, Mapping):
+        image = next((item[key] for key in _IMAGE_KEYS if key in item), None)
+        if image is None:
+            raise AcclimateError(
+                f"expected one of {', '.join(_IMAGE_KEYS)} in each item, "
+                f"got {', '.join(map(str, item)) or 'an empty one'}"
+            )
+        return image, next((item[key] for key in _LABEL_KEYS if key in item), None)
+    if isinstance(item, (tuple, list)):
+        if not item:
+            raise AcclimateError("expected an image or (image, label) as each item, got ()")
+        return item[0], item[1] if len(item) > 1 else None
+    return item, None
+
+
+def _label_index(label: object) -> int:
+    """A class index, or -1 for anything else (a path, a caption, a soft label).
+
+    >>> _label_index(torch.tensor([7])), _label_index("a/path.png"), _label_index(None)
+    (7, -1, -1)
+    """
+    if isinstance(label, (Tensor, np.ndarray)):
+        if to_numpy(label).size != 1:
+            return -1
+        label = label.item()
+    return int(label) if isinstance(label, (int, np.integer)) else -1
+
+
+def _to_pixels(
+    image: object, *, preprocessing: Preprocessing | None, where: str
+) -> NDArray[np.uint8] | NDArray[np.float32]:
+    """One image as C×H×W: uint8 in the model's size, or float32 unchanged."""
+    try:
+        if isinstance(image, Image.Image):
+            return want_preprocessing(preprocessing, "PIL images").fit(to_eight_bit(image))
+        if not isinstance(image, (Tensor, np.ndarray)):
+            raise AcclimateError(
+                f"expected a tensor, an array or a PIL image, got {type(image).__name__}"
+            )
+        array = channels_first(to_numpy(image)[None])[0]
+        if array.dtype == np.uint8:
+            return fit_pixels(array, want_preprocessing(preprocessing, "uint8 images"))
+        if not np.isfinite(array).all():
+            raise AcclimateError("the image has NaN or infinite pixels; remove or repair it")
+        return np.ascontiguousarray(array, dtype=np.float32)
+    except (AcclimateError, UnreadableImageError) as error:
+        raise AcclimateError(f"{where}: {error}") from error

@@ -36,11 +36,11 @@ _ORIENTATION = 0x0112  # the EXIF tag
 
 
 class UnreadableImageError(Exception):
-    """A file that holds no picture we can read; the message says why, for a person."""
+    """A file that holds no image we can read; the message says why, for a person."""
 
 
 def decode(data: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
-    """The picture in a file's bytes, fitted to channels × height × width.
+    """The image in a file's bytes, fitted to channels × height × width.
 
     Raises:
         UnreadableImageError: with the reason, whatever is wrong with the bytes.
@@ -62,7 +62,7 @@ def decode(data: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
 
 
 def to_eight_bit(image: Image.Image) -> Image.Image:
-    """Make any picture 8-bit "L" or "RGB", without clipping and without transparency.
+    """Make any image 8-bit "L" or "RGB", without clipping and without transparency.
 
     Transparency is laid on white. What lies under transparent pixels is arbitrary, often black,
     and was never meant to be seen; white is what a page or a viewer shows behind a cut-out.
@@ -86,9 +86,9 @@ def _decode_ready(
     """The pixels of a colour JPEG that is stored as the model wants it, upright and in its size.
 
     simplejpeg (the extra ``fast``) decodes to the very bytes Pillow does, straight into an array:
-    about 1.5 times as fast, which counts for the 3.75 million pictures of ImageNet-C. Pictures to
+    about 1.5 times as fast, which counts for the 3.75 million images of ImageNet-C. Images to
     be resized gain nothing, since they would have to be handed back to Pillow. None says that this
-    is no such picture, or that only Pillow can tell what is wrong with it.
+    is no such image, or that only Pillow can tell what is wrong with it.
     """
     height, width = wanted.size
     if image.format != "JPEG" or image.mode != "RGB" or image.size != (width, height):
@@ -121,7 +121,7 @@ def _is_upright(image: Image.Image) -> bool:
 
 
 def _turn_upright(image: Image.Image) -> None:
-    # A broken EXIF block is no reason to lose a sound picture.
+    # A broken EXIF block is no reason to lose a sound image.
     with contextlib.suppress(Exception):
         # In place, since a copy would forget the format, which tells the range of its values.
         ImageOps.exif_transpose(image, in_place=True)
@@ -135,7 +135,7 @@ def _is_sixteen_bit(image: Image.Image) -> bool:
 def _scaled(values: NDArray[Any], *, deep: bool) -> NDArray[np.uint8]:
     """Bring wide integers or floats to 0..255.
 
-    16-bit files have a known range, so the whole of it is scaled, and pictures of one camera stay
+    16-bit files have a known range, so the whole of it is scaled, and images of one camera stay
     comparable. 32-bit integers and floats have none: values within 0..1 (floats only), 0..255 or
     0..65535 are taken for that range, any others are stretched from their least to their greatest.
     """
@@ -178,7 +178,7 @@ def to_numpy(images: Tensor | NDArray[Any]) -> NDArray[Any]:
 
 
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:
-    """View pictures as N×C×H×W, uint8 or float; anything else is refused with what to do.
+    """View images as N×C×H×W, uint8 or float; anything else is refused with what to do.
 
     >>> channels_first(np.zeros((5, 32, 32, 3), np.uint8)).shape
     (5, 3, 32, 32)
@@ -200,18 +200,18 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
     return images
 
 
-def fit_pixels(picture: NDArray[np.uint8], preprocessing: Preprocessing) -> NDArray[np.uint8]:
-    """One C×H×W picture in the model's size and channels; untouched if it has them already."""
-    if picture.shape == preprocessing.shape:
-        return picture
-    grey = picture.shape[0] == 1
+def fit_pixels(image: NDArray[np.uint8], preprocessing: Preprocessing) -> NDArray[np.uint8]:
+    """One C×H×W image in the model's size and channels; untouched if it has them already."""
+    if image.shape == preprocessing.shape:
+        return image
+    grey = image.shape[0] == 1
     return preprocessing.fit(
-        Image.fromarray(picture[0] if grey else np.ascontiguousarray(picture.transpose(1, 2, 0)))
+        Image.fromarray(image[0] if grey else np.ascontiguousarray(image.transpose(1, 2, 0)))
     )
 
 
 def non_finite(images: NDArray[Any]) -> list[int]:
-    """The numbers of pictures with NaN or infinite pixels.
+    """The numbers of images with NaN or infinite pixels.
 
     >>> non_finite(np.array([[0.0], [np.nan], [np.inf]]))
     [1, 2]
@@ -226,7 +226,7 @@ def non_finite(images: NDArray[Any]) -> list[int]:
 
 
 def row_chunks(images: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Runs of pictures, each with the number of its first, small enough to copy."""
+    """Runs of images, each with the number of its first, small enough to copy."""
     rows = max(1, _CHUNK_BYTES // max(1, images[:1].nbytes))
     for start in range(0, len(images), rows):
         yield start, np.ascontiguousarray(images[start : start + rows])

@@ -1,4 +1,4 @@
-"""Pictures in a folder, and the labels that its sub-folders give."""
+"""Images in a folder, and the labels that its sub-folders give."""
 
 from __future__ import annotations
 
@@ -6,29 +6,19 @@ import hashlib
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
 from acclimate.data.base import ImageSource, Skipped, digest
-from acclimate.data.decode import (
-    UnreadableImageError,
-    channels_first,
-    decode,
-    fit_pixels,
-    to_eight_bit,
-    to_numpy,
-    want_preprocessing,
-)
+from acclimate.data.decode import UnreadableImageError, decode
 from acclimate.data.labels import ClassList, Labels, check_labels, labels_of_paths
 from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
@@ -40,31 +30,28 @@ __all__ = [
     "EncodedSource",
     "FolderSource",
     "find_images",
-    "label_number",
-    "split_item",
-    "to_pixels",
 ]
 
 _AT_ONCE = 1024
 
 
 class EncodedSource(ImageSource):
-    """Pictures behind a function that fetches the bytes of each.
+    """Images behind a function that fetches the bytes of each.
 
-    Opening fetches every picture once: what cannot be decoded is left out (``skipped``), the rest
+    Opening fetches every image once: what cannot be decoded is left out (``skipped``), the rest
     is hashed, and kept in memory if all of it fits ``cache`` bytes.
 
     Args:
-        fetch: the bytes of picture number ``i``. May raise OSError or UnreadableImageError, and is
+        fetch: the bytes of image ``i``. May raise OSError or UnreadableImageError, and is
             called from several threads.
-        names: one for each picture, readable or not.
+        names: one for each image, readable or not.
         where: the place they lie in, for messages.
         marks: what of a name counts for the fingerprint; None is all of it.
         preprocessing: how the model was fed.
-        labels: class numbers, one for each name.
+        labels: class indices, one for each name.
         class_names: as for any source.
         scoring: as for any source.
-        cache: bytes of pictures to keep; None is a third of what is available.
+        cache: bytes of images to keep; None is a third of what is available.
         progress: show a bar on stderr.
     """
 
@@ -87,7 +74,7 @@ class EncodedSource(ImageSource):
         fits = size <= cache_budget(cache)
         self._cached = np.empty((len(names), *preprocessing.shape), np.uint8) if fits else None
         results = self._decode(range(len(names)), into=self._cached, progress=progress)
-        # Pictures stay in the rows they were decoded to; gaps are cheaper than moving them all.
+        # Images stay in the rows they were decoded to; gaps are cheaper than moving them all.
         self._rows = np.array([i for i, r in enumerate(results) if r.error is None], dtype=np.int64)
         skipped = [
             Skipped(name, result.error)
@@ -114,7 +101,7 @@ class EncodedSource(ImageSource):
         )
 
     def read(self, indices: Tensor) -> Tensor:
-        """The pictures of these numbers, N×C×H×W uint8, decoded again if they were not kept."""
+        """The images at these indices, N×C×H×W uint8, decoded again if they were not kept."""
         rows = self._rows[indices.numpy()]
         if self._cached is not None:
             return torch.from_numpy(self._cached[rows])
@@ -144,13 +131,13 @@ class EncodedSource(ImageSource):
         def check(place: int) -> _Checked:
             try:
                 data = self._fetch(rows[place])
-                picture = decode(data, self._preprocessing)
+                image = decode(data, self._preprocessing)
             except OSError as error:
                 return _Checked(error=error.strerror or str(error))
             except UnreadableImageError as error:
                 return _Checked(error=str(error))
             if into is not None:
-                into[place] = picture
+                into[place] = image
             return _Checked(content=hashlib.blake2b(data, digest_size=16).digest())
 
         results: list[_Checked] = []
@@ -254,7 +241,7 @@ def find_images(root: Path) -> list[str]:
     if unread:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(unread.items()))
         warnings.warn(
-            f"pictures of kinds that are not read are left out ({kinds}); convert them to JPEG or "
+            f"images of kinds that are not read are left out ({kinds}); convert them to JPEG or "
             "PNG to have them too",
             AcclimateWarning,
             stacklevel=2,
@@ -282,66 +269,3 @@ def _walk(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
             yield from _walk(entry, above | {real})
         else:
             yield entry
-
-
-_IMAGE_KEYS = ("pixel_values", "image", "img")
-_LABEL_KEYS = ("label", "labels")
-
-
-def split_item(item: object) -> tuple[Any, Any]:
-    """Picture (or pictures) and label (or labels) of an item or a batch; None for no label.
-
-    >>> split_item({"img": "a picture", "label": 3})
-    ('a picture', 3)
-    >>> split_item(("a picture", 3, "and more"))
-    ('a picture', 3)
-    """
-    if isinstance(item, Mapping):
-        image = next((item[key] for key in _IMAGE_KEYS if key in item), None)
-        if image is None:
-            raise AcclimateError(
-                f"expected one of {', '.join(_IMAGE_KEYS)} in each item, "
-                f"got {', '.join(map(str, item)) or 'an empty one'}"
-            )
-        return image, next((item[key] for key in _LABEL_KEYS if key in item), None)
-    if isinstance(item, (tuple, list)):
-        if not item:
-            raise AcclimateError("expected an image or (image, label) as each item, got ()")
-        return item[0], item[1] if len(item) > 1 else None
-    return item, None
-
-
-def label_number(label: object) -> int:
-    """A class number, or -1 for anything else (a path, a caption, a soft label).
-
-    >>> import torch
-    >>> label_number(torch.tensor([7])), label_number("a/path.png"), label_number(None)
-    (7, -1, -1)
-    """
-    if isinstance(label, (Tensor, np.ndarray)):
-        if to_numpy(label).size != 1:
-            return -1
-        label = label.item()
-    return int(label) if isinstance(label, (int, np.integer)) else -1
-
-
-def to_pixels(
-    image: object, *, preprocessing: Preprocessing | None, where: str
-) -> NDArray[np.uint8] | NDArray[np.float32]:
-    """One picture as C×H×W: uint8 in the model's size, or float32 as it is."""
-    try:
-        if isinstance(image, Image.Image):
-            wanted = want_preprocessing(preprocessing, "PIL images")
-            return wanted.fit(to_eight_bit(image))
-        if not isinstance(image, (Tensor, np.ndarray)):
-            raise AcclimateError(
-                f"expected a tensor, an array or a PIL image, got {type(image).__name__}"
-            )
-        array = channels_first(to_numpy(image)[None])[0]
-        if array.dtype == np.uint8:
-            return fit_pixels(array, want_preprocessing(preprocessing, "uint8 images"))
-        if not np.isfinite(array).all():
-            raise AcclimateError("the image has NaN or infinite pixels; remove or mend it")
-        return np.ascontiguousarray(array, dtype=np.float32)
-    except (AcclimateError, UnreadableImageError) as error:
-        raise AcclimateError(f"{where}: {error}") from error

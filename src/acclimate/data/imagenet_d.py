@@ -1,4 +1,4 @@
-"""ImageNet-D: the pictures of DomainNet that a model of ImageNet's thousand classes can answer."""
+"""ImageNet-D: the images of DomainNet that a model of ImageNet's thousand classes can answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pictures really show, as numbers of the model's classes. Only ever for scoring."""
+"""What the images really show, as numbers of the model's classes. Only ever for scoring."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Labels: TypeAlias = Sequence[int] | Tensor | NDArray[np.integer]
-"""One class number per picture, -1 where unknown."""
+"""One class index per image, -1 where unknown."""
 
 _Rule = Callable[[str], "int | None"]
 
@@ -58,7 +58,7 @@ class ClassList:
 
 
 def match_classes(folders: Sequence[str], classes: ClassList | None) -> list[int] | None:
-    """The class number of each folder: by name, else by id, else by index.
+    """The class index of each folder: by name, else by id, else by index.
 
     All folders go by one rule where one fits them all. None says that the folders do not name
     classes at all (dates, cameras). Without a class list only indices can be read.
@@ -105,7 +105,7 @@ def labels_of_paths(
     """Labels of relative paths by the folders they lie in, and the names of those folders.
 
     The class folder is the outermost one, or the innermost where only that one names classes
-    (``gaussian_noise/5/n01440764/a.jpg``). Pictures outside any folder have the label -1.
+    (``gaussian_noise/5/n01440764/a.jpg``). Images outside any folder have the label -1.
 
     >>> labels_of_paths(["cat/1.png", "dog/1.png"], ClassList(("dog", "cat")))
     (tensor([1, 0]), ('cat', 'dog'))
@@ -126,7 +126,7 @@ def labels_of_paths(
 
 
 def check_labels(labels: Labels, *, count: int, class_count: int | None = None) -> Tensor | None:
-    """Labels as an int64 tensor on the CPU, once they fit the pictures and the model.
+    """Labels as an int64 tensor on the CPU, once they fit the images and the model.
 
     >>> check_labels([2, -1], count=2, class_count=3)
     tensor([ 2, -1])
@@ -134,13 +134,13 @@ def check_labels(labels: Labels, *, count: int, class_count: int | None = None) 
     try:
         numbers = torch.as_tensor(labels).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise AcclimateError(f"expected class numbers as labels, got {labels!r:.80}") from error
+        raise AcclimateError(f"expected class indices as labels, got {labels!r:.80}") from error
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     if numbers.ndim != 1 or len(numbers) != count:
         raise AcclimateError(
             f"expected one label for each of the {count} images, got labels of shape "
-            f"{tuple(numbers.shape)}; give a flat list of class numbers, -1 where unknown"
+            f"{tuple(numbers.shape)}; give a flat list of class indices, -1 where unknown"
         )
     whole = numbers.to(torch.int64)
     if numbers.dtype == torch.bool or not torch.equal(whole.to(numbers.dtype), numbers):

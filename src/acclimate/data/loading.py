@@ -21,14 +21,14 @@ __all__ = ["Batch", "Resident", "batch_count", "batches", "epoch_order"]
 
 
 class Resident:
-    """Room on the device for all pictures of a source, filled as they come by.
+    """Room on the device for all images of a source, filled as they come by.
 
     Whether they fit shows with the first of them, which tells their shape and type; where they do
-    not, nothing is kept and everything stays missing. Pictures are kept as they were read, uint8 or
+    not, nothing is kept and everything stays missing. Images are kept as they were read, uint8 or
     float32, so that batches are the same with and without.
 
     Args:
-        count: how many pictures the source has.
+        count: how many images the source has.
         device: where the model is.
         room: bytes they may take; None is a third of what is free on a GPU, and nothing elsewhere,
             since sources keep what they decoded in the memory of the host themselves.
@@ -46,16 +46,16 @@ class Resident:
         self._room = device_budget(self._device, room)
         # On the CPU: the thread that reads ahead asks for it, and must not wait for the device.
         self._known = torch.zeros(count, dtype=torch.bool)
-        self._pixels: Tensor | None = None  # a row a picture, as it lay in memory
-        self._shape = torch.Size()  # of one picture
+        self._pixels: Tensor | None = None  # a row an image, as it lay in memory
+        self._shape = torch.Size()  # of one image
         self._strides: tuple[int, ...] = ()
 
     def missing(self, numbers: Tensor) -> Tensor:
-        """Those of these numbers, on the CPU, whose pictures have to be read."""
+        """Those of these numbers, on the CPU, whose images have to be read."""
         return numbers[~self._known[numbers]]
 
     def keep(self, numbers: Tensor, images: Tensor) -> None:
-        """Keep pictures that are on the device, by their numbers on the CPU, if all would fit."""
+        """Keep images that are on the device, by their numbers on the CPU, if all would fit."""
         count = len(self._known)
         if not len(images) or count * images[0].nbytes > self._room:
             return
@@ -70,7 +70,7 @@ class Resident:
         self._known[numbers] = True  # last: from now on nobody reads them
 
     def take(self, rows: Tensor) -> Tensor:
-        """A copy of the pictures of these numbers, which are on the device and not missing."""
+        """A copy of the images of these numbers, which are on the device and not missing."""
         assert self._pixels is not None
         return self._shaped(self._pixels.index_select(0, rows))
 
@@ -86,7 +86,7 @@ _Reads: TypeAlias = "Generator[_Read, None, None]"
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures as the model takes them, on the device, and their numbers, on the CPU.
+    """Images as the model takes them, on the device, and their numbers, on the CPU.
 
     Where only a part of a batch is read, the numbers are still those of the whole batch. ``rows``
     are the same numbers on the device, to choose from what lies there without waiting for it.
@@ -99,7 +99,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class _Read:
-    """Where in the order a batch lies, what had to be read of it, and its pictures, if any."""
+    """Where in the order a batch lies, what had to be read of it, and its images, if any."""
 
     place: slice
     numbers: Tensor
@@ -107,9 +107,9 @@ class _Read:
 
 
 def batch_count(n: int, batch_size: int) -> int:
-    """How many batches ``n`` pictures make.
+    """How many batches ``n`` images make.
 
-    One picture has no batch statistics, so a single one left over joins the batch before it.
+    One image has no batch statistics, so a single one left over joins the batch before it.
 
     >>> batch_count(64, 32), batch_count(65, 32), batch_count(66, 32), batch_count(1, 32)
     (2, 2, 3, 1)
@@ -121,7 +121,7 @@ def batch_count(n: int, batch_size: int) -> int:
 
 
 def epoch_order(n: int, *, seed: int, epoch: int) -> Tensor:
-    """The order of pictures in an epoch. It hangs on seed and epoch alone: nothing to save.
+    """The order of images in an epoch. It depends on seed and epoch alone: nothing to save.
 
     >>> torch.equal(epoch_order(9, seed=0, epoch=3), epoch_order(9, seed=0, epoch=3))
     True
@@ -146,15 +146,15 @@ def batches(
     """Batches of model input, float32 on ``device``.
 
     Args:
-        source: where the pictures come from.
-        batch_size: pictures in a batch; a single one left over joins the last batch.
-        order: the numbers of the pictures, in the order to read them; None is as they come.
-        device: where the model is. Pictures travel as uint8 and are normalised there.
+        source: where the images come from.
+        batch_size: images in a batch; a single one left over joins the last batch.
+        order: the numbers of the images, in the order to read them; None is as they come.
+        device: where the model is. Images travel as uint8 and are normalised there.
         start: the first batch to yield, to go on where a run was stopped.
         prefetch: how many batches are read ahead by a thread; 0 reads without one.
         part: which of a batch's numbers to read, where others read the rest; maybe none of them.
             Asked once for the numbers on the CPU, and once for those on the device.
-        resident: what stays on the device from pass to pass: pictures it has are not read again.
+        resident: what stays on the device from pass to pass: images it has are not read again.
     """
     order = torch.arange(len(source)) if order is None else order.cpu()
     count = batch_count(len(order), batch_size)
@@ -197,7 +197,7 @@ def _ready(
 
 
 def _there(read: _Read, rows: Tensor, device: torch.device, resident: Resident | None) -> Tensor:
-    """The pictures of some numbers on the device: those just read, and those that were there."""
+    """The images of some numbers on the device: those just read, and those that were there."""
     if read.images is not None:
         images = read.images.to(device, non_blocking=device.type == "cuda")
         if resident is not None:
@@ -226,7 +226,7 @@ def _read(
         elif len(wanted):
             yield _Read(place, numbers, None)
             continue
-        else:  # No picture has no shape: one is read for it, and left out.
+        else:  # No image has no shape: one is read for it, and left out.
             images = source.read(indices[:1])[:0]
         if pin:  # a copy from pinned memory does not wait for the device
             numbers, images = numbers.pin_memory(), images.pin_memory()

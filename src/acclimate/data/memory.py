@@ -1,4 +1,4 @@
-"""How many bytes of pictures may be kept in memory, of the host and of the device."""
+"""How many bytes of images may be kept in memory, of the host and of the device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cache_budget(cache: int | None) -> int:
 
 
 def device_budget(device: torch.device, room: int | None) -> int:
-    """The bytes pictures may take on a device: as told, or a third of what is free on a GPU now.
+    """The bytes images may take on a device: as told, or a third of what is free on a GPU now.
 
     Elsewhere none: the memory of the host is where sources keep them already.
 

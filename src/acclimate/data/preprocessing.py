@@ -1,4 +1,4 @@
-"""What a model wants its pictures to look like: size, crop, interpolation, colour scale."""
+"""What a model wants its images to look like: size, crop, interpolation, colour scale."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _INTERPOLATION = {
 class Preprocessing:
     """The record of how a model was fed, so that nothing is guessed.
 
-    Pictures are resized so that the shorter side is ``resize`` (both sides, if ``squash``), the
+    Images are resized so that the shorter side is ``resize`` (both sides, if ``squash``), the
     centre of ``size`` (height, width) is cut out, and values are scaled to [0, 1], centred by
-    ``mean`` and divided by ``std``. One mean means one channel: pictures are made grey.
+    ``mean`` and divided by ``std``. One mean means one channel: images are made grey.
 
-    A picture that already has ``size`` is neither resized nor cut: it was prepared for this model
+    An image that already has ``size`` is neither resized nor cut: it was prepared for this model
     before, and doing it again would blur it and throw its border away.
 
     >>> print(Preprocessing(size=(224, 224), resize=256, mean=(0.5,), std=(0.25,)).describe())
@@ -70,11 +70,11 @@ class Preprocessing:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels × height × width of one picture as the model takes it."""
+        """Channels × height × width of one image as the model takes it."""
         return (self.channels, *self.size)
 
     def fit(self, image: Image.Image) -> NDArray[np.uint8]:
-        """Resize and crop one picture to a uint8 array of channels × height × width."""
+        """Resize and crop one image to a uint8 array of channels × height × width."""
         if min(image.size) < 1:
             raise AcclimateError(f"expected an image with pixels, got {image.size}")
         image = image.convert("L" if self.channels == 1 else "RGB")
@@ -90,7 +90,7 @@ class Preprocessing:
         return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
     def normalize(self, images: Tensor) -> Tensor:
-        """Scale uint8 pictures (N × channels × height × width) as the model was trained.
+        """Scale uint8 images (N × channels × height × width) as the model was trained.
 
         >>> grey = Preprocessing(size=(1, 1), mean=(0.5,), std=(0.5,))
         >>> grey.normalize(torch.tensor([[[[255]]]], dtype=torch.uint8)).item()
@@ -99,7 +99,7 @@ class Preprocessing:
         return self.standardize(images.to(torch.float32, copy=True).div_(255))
 
     def standardize(self, images: Tensor) -> Tensor:
-        """Centre and scale float pictures from 0 to 1, in place, as the model was trained."""
+        """Centre and scale float images from 0 to 1, in place, as the model was trained."""
         mean, std = (_per_channel(images.device, tuple(v)) for v in (self.mean, self.std))
         return images.sub_(mean).div_(std)
 
@@ -119,16 +119,16 @@ def _per_channel(device: torch.device, values: tuple[float, ...]) -> Tensor:
     return torch.tensor(values, dtype=torch.float32, device=device).view(1, -1, 1, 1)
 
 
-def _resized(picture: tuple[int, int], wanted: Preprocessing) -> tuple[int, int]:
-    """Width and height a picture is resized to; it always covers the crop."""
-    (width, height), (crop_height, crop_width) = picture, wanted.size
+def _resized(image: tuple[int, int], wanted: Preprocessing) -> tuple[int, int]:
+    """Width and height an image is resized to; it always covers the crop."""
+    (width, height), (crop_height, crop_width) = image, wanted.size
     if (width, height) == (crop_width, crop_height):
-        return picture
+        return image
     if wanted.squash:
         return max(wanted.resize or 0, crop_width), max(wanted.resize or 0, crop_height)
     if wanted.resize is not None:
         # The longer side is rounded down, as torchvision and timm do.
-        short = min(picture)
+        short = min(image)
         resized = width * wanted.resize // short, height * wanted.resize // short
         if resized[0] >= crop_width and resized[1] >= crop_height:
             return resized

@@ -1,4 +1,4 @@
-"""Pictures in tar files, as WebDataset packs them: read in any order, without unpacking."""
+"""Images in tar files, as WebDataset packs them: read in any order, without unpacking."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Sample:
     Attributes:
         shard: the tar file.
         key: the name its files share.
-        offset: where the picture's bytes begin in the tar.
+        offset: where the image's bytes begin in the tar.
         size: how many there are.
-        label: the class number; -1 where unknown.
-        problem: why there is no picture; None where there is one.
+        label: the class index; -1 where unknown.
+        problem: why there is no image; None where there is one.
     """
 
     shard: Path
@@ -137,7 +137,7 @@ def _check_plain(path: Path, head: bytes) -> None:
     for magic, tool in _COMPRESSED.items():
         if head.startswith(magic):
             raise AcclimateError(
-                f"{path} is compressed, and pictures in it cannot be read in any order; unpack it "
+                f"{path} is compressed, and images in it cannot be read in any order; unpack it "
                 f"to a plain .tar first ({tool} {path.name})"
             )
 
@@ -173,17 +173,17 @@ def _enter(
 
 
 def _sample(path: Path, key: str, files: dict[str, tarfile.TarInfo], end: int) -> Sample:
-    pictures = [ending for ending in files if f".{ending}" in EXTENSIONS]
-    if len(pictures) > 1:
+    found = [ending for ending in files if f".{ending}" in EXTENSIONS]
+    if len(found) > 1:
         raise AcclimateError(
-            f"expected one picture in each sample, {key} in {path} has {', '.join(pictures)}"
+            f"expected one image in each sample, {key} in {path} has {', '.join(found)}"
         )
-    if not pictures:
-        return Sample(path, key, problem=f"no picture (only {', '.join(sorted(files))})")
-    picture = files[pictures[0]]
-    if picture.offset_data + picture.size > end:
-        raise AcclimateError(f"{path} is cut short within {picture.name}; get the shard again")
-    return Sample(path, key, picture.offset_data, picture.size, _label(path, key, files))
+    if not found:
+        return Sample(path, key, problem=f"no image (only {', '.join(sorted(files))})")
+    image = files[found[0]]
+    if image.offset_data + image.size > end:
+        raise AcclimateError(f"{path} is cut short within {image.name}; get the shard again")
+    return Sample(path, key, image.offset_data, image.size, _label(path, key, files))
 
 
 def _label(path: Path, key: str, files: dict[str, tarfile.TarInfo]) -> int:
@@ -200,7 +200,7 @@ def _label(path: Path, key: str, files: dict[str, tarfile.TarInfo]) -> int:
         if type(label) is not int:
             raise ValueError(f"label {label!r}")
     except (ValueError, AttributeError, RecursionError) as error:
-        wanted = "a class number" if kind == "cls" else 'a class number as "label"'
+        wanted = "a class index" if kind == "cls" else 'a class index as "label"'
         raise AcclimateError(
             f"expected {wanted} in {key}.{kind} of {path}, got {content[:40]!r}"
         ) from error
@@ -210,10 +210,10 @@ def _label(path: Path, key: str, files: dict[str, tarfile.TarInfo]) -> int:
 class ShardSource(EncodedSource):
     """The samples of uncompressed tar files, in the order they are packed.
 
-    A sample is the files that share a name up to its first dot: one picture and, if known, its
-    class number in a ``.cls`` (text) or a ``.json`` (``{"label": 3}``); where no sample has one,
+    A sample is the files that share a name up to its first dot: one image and, if known, its
+    class index in a ``.cls`` (text) or a ``.json`` (``{"label": 3}``); where no sample has one,
     folders within the tars that name classes give labels, as on disk. ``labels`` overrides those
-    found, one per sample, readable or not. Pictures are named ``shard.tar/sample``.
+    found, one per sample, readable or not. Images are named ``shard.tar/sample``.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from acclimate.data.corruptions import (
     PRESETS,
     Preset,
     constants,
-    corrupt_numbered,
+    corrupt_indexed,
     named_in_results,
 )
 from acclimate.data.corruptions.corrupt import SMALLEST_SIDE
@@ -81,7 +81,7 @@ class Shift:
 
     def apply(self, images: Tensor, numbers: Tensor) -> Tensor:
         """uint8 pictures N×C×H×W of these numbers, as they would be read from a stored data set."""
-        corrupted = corrupt_numbered(
+        corrupted = corrupt_indexed(
             images, numbers, self.name, self.severity, preset=self.preset, seed=self.seed
         )
         if self.preset == "imagenet":

@@ -1,4 +1,4 @@
-"""A look whether a data set is there: files are listed, and no picture is opened."""
+"""A look whether a data set is there: files are listed, and no image is opened."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ IDS = imagenet_classes().ids or ()
 INSIDE = {"imagenet": "val", "imagenet-r": "imagenet-r", "imagenet-sketch": "sketch"}
 
 
-def broken_pictures(base: Path) -> None:
+def broken_images(base: Path) -> None:
     """What would be left out if anything looked into it."""
     for path in base.rglob("*.JPEG"):
         path.unlink()
-        path.write_bytes(b"no picture")
+        path.write_bytes(b"no image")
 
 
 @pytest.mark.parametrize("name", INSIDE)
 def test_folders_are_listed_and_nothing_is_decoded(name, tmp_path):
     class_folders(tmp_path / INSIDE[name], IDS[1:3])
-    broken_pictures(tmp_path)
+    broken_images(tmp_path)
     check_dataset(name, tmp_path, incomplete=True)
     with pytest.raises(AcclimateError, match=r"missing|expected"):
         check_dataset(name, tmp_path)
@@ -34,13 +34,13 @@ def test_folders_are_listed_and_nothing_is_decoded(name, tmp_path):
 
 def test_v2_is_listed_by_number(tmp_path):
     class_folders(tmp_path / "imagenetv2-matched-frequency-format-val", ["0", "1"], each=10)
-    broken_pictures(tmp_path)
+    broken_images(tmp_path)
     check_dataset("imagenetv2", tmp_path, incomplete=True)
     with pytest.raises(AcclimateError, match=r"expected imagenetv2-top-images"):
         check_dataset("imagenetv2", tmp_path, split="top-images")
 
 
-def test_the_pictures_of_a_table_are_asked_for_by_name(tmp_path):
+def test_the_images_of_a_table_are_asked_for_by_name(tmp_path):
     columns = ["patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split"]
     row = ["004", "4", "3328", "21792", "1", "23", "2", "0"]
     (tmp_path / "metadata.csv").write_text(f",{','.join(columns)}\n0,{','.join(row)}\n")
@@ -50,7 +50,7 @@ def test_the_pictures_of_a_table_are_asked_for_by_name(tmp_path):
         tmp_path / "patches" / "patient_004_node_4" / "patch_patient_004_node_4_x_3328_y_21792.png"
     )
     patch.parent.mkdir(parents=True)
-    patch.write_bytes(b"no picture")
+    patch.write_bytes(b"no image")
     check_dataset("camelyon17", tmp_path, incomplete=True)
 
 

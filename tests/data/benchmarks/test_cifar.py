@@ -18,20 +18,18 @@ from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 RANDOM = np.random.default_rng(0)
-PICTURES = RANDOM.integers(0, 256, (6, 3, 32, 32), dtype=np.uint8)
+IMAGES = RANDOM.integers(0, 256, (6, 3, 32, 32), dtype=np.uint8)
 LABELS = [3, 8, 8, 0, 6, 9]
 ALL = torch.arange(6)
 
 
-def write_binary(path: Path, pictures=PICTURES, labels=LABELS) -> None:
+def write_binary(path: Path, images=IMAGES, labels=LABELS) -> None:
     path.parent.mkdir(exist_ok=True)
-    rows = [
-        bytes([label]) + picture.tobytes() for picture, label in zip(pictures, labels, strict=True)
-    ]
+    rows = [bytes([label]) + image.tobytes() for image, label in zip(images, labels, strict=True)]
     path.write_bytes(b"".join(rows))
 
 
-def python2_pickle(pictures, labels) -> bytes:
+def python2_pickle(images, labels) -> bytes:
     """What cPickle of Python 2 wrote, opcode by opcode: its strings are no bytes of Python 3."""
 
     def text(value: bytes) -> bytes:
@@ -42,8 +40,8 @@ def python2_pickle(pictures, labels) -> bytes:
 
     empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
     kind = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNN" + number(-1) * 2 + b"K\x00tb"
-    data = empty + b"(K\x01" + number(len(pictures)) + number(3072) + b"\x86" + kind
-    data += b"\x89" + text(pictures.tobytes()) + b"tb"
+    data = empty + b"(K\x01" + number(len(images)) + number(3072) + b"\x86" + kind
+    data += b"\x89" + text(images.tobytes()) + b"tb"
     listed = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
     head = text(b"batch_label") + text(b"testing batch 1 of 1")
     return b"\x80\x02}(" + head + text(b"data") + data + text(b"labels") + listed + b"u."
@@ -51,11 +49,11 @@ def python2_pickle(pictures, labels) -> bytes:
 
 def write_python(path: Path, content: bytes | None = None) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(python2_pickle(PICTURES, LABELS) if content is None else content)
+    path.write_bytes(python2_pickle(IMAGES, LABELS) if content is None else content)
 
 
 def write_npz(path: Path, **changes) -> None:
-    arrays = {"images": PICTURES.transpose(0, 2, 3, 1), "labels": np.array(LABELS), **changes}
+    arrays = {"images": IMAGES.transpose(0, 2, 3, 1), "labels": np.array(LABELS), **changes}
     np.savez(path, **arrays)
 
 
@@ -77,7 +75,7 @@ def open_some(root: Path, name: str = "cifar10", **options):
 def test_all_forms_hold_the_same(tmp_path, name, write):
     write(tmp_path / name)
     source = open_some(tmp_path)
-    np.testing.assert_array_equal(source.read(ALL).numpy(), PICTURES)
+    np.testing.assert_array_equal(source.read(ALL).numpy(), IMAGES)
     assert source.labels.tolist() == LABELS
     assert source.class_names == CIFAR10_CLASSES
     assert source.preprocessing.mean == (0.0, 0.0, 0.0)
@@ -85,16 +83,16 @@ def test_all_forms_hold_the_same(tmp_path, name, write):
 
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_a_pickle_of_python_3_is_read_too(tmp_path, protocol):
-    batch = {b"data": PICTURES.reshape(6, -1), b"labels": LABELS, b"filenames": [b"a.png"]}
+    batch = {b"data": IMAGES.reshape(6, -1), b"labels": LABELS, b"filenames": [b"a.png"]}
     write_python(tmp_path / "test_batch", pickle.dumps(batch, protocol=protocol))
     source = open_some(tmp_path)
-    np.testing.assert_array_equal(source.read(ALL).numpy(), PICTURES)
+    np.testing.assert_array_equal(source.read(ALL).numpy(), IMAGES)
 
 
 def test_the_training_split_is_its_five_batches_in_order(tmp_path):
     for number in range(1, 6):
         path = tmp_path / f"cifar-10-batches-bin/data_batch_{number}.bin"
-        write_binary(path, PICTURES[:1] * 0 + number, [number])
+        write_binary(path, IMAGES[:1] * 0 + number, [number])
     source = open_some(tmp_path, split="train")
     assert source.labels.tolist() == [1, 2, 3, 4, 5]
     assert source.read(torch.arange(5))[:, 0, 0, 0].tolist() == [1, 2, 3, 4, 5]
@@ -178,7 +176,7 @@ def test_a_pickle_that_calls_anything_else_is_refused(tmp_path, protocol):
         (pickle.dumps({b"data": np.zeros((1, 3072)), b"labels": [1]}, 2), "of type 'f8'"),
         (pickle.dumps({b"data": np.zeros((1, 9), np.uint8), b"labels": [1]}, 2), "N×3072"),
         (pickle.dumps({b"data": np.array([{}]), b"labels": [1]}, 2), "of type 'O8'"),
-        (pickle.dumps({b"data": PICTURES.reshape(6, -1), b"labels": "x"}, 2), "list of numbers"),
+        (pickle.dumps({b"data": IMAGES.reshape(6, -1), b"labels": "x"}, 2), "list of numbers"),
         (b"\x80\x02c_codecs\nencode\n}U\x01aK\x01sb.", "expected a batch"),
     ],
 )
@@ -189,7 +187,7 @@ def test_other_pickles_are_refused(tmp_path, content, message):
 
 
 def write_corrupted(root: Path, count: int = 4, labels=None) -> None:
-    """Five severities; each picture has the value 10 × severity + its number."""
+    """Five severities; each image has the value 10 × severity + its number."""
     root.mkdir(exist_ok=True)
     values = np.add.outer(10 * np.arange(1, 6), np.arange(count)).reshape(-1).astype(np.uint8)
     np.save(root / "fog.npy", np.broadcast_to(values[:, None, None, None], (5 * count, 32, 32, 3)))
@@ -213,7 +211,7 @@ def test_a_severity_is_its_rows(tmp_path, folder, labels):
 
 
 @pytest.mark.parametrize("manifest", [None, {"images": 5}, {"images": "4"}, [4]])
-def test_fewer_pictures_than_published_are_refused_unless_promised(tmp_path, manifest):
+def test_fewer_images_than_published_are_refused_unless_promised(tmp_path, manifest):
     write_corrupted(tmp_path)
     if manifest is not None:
         promise(tmp_path, manifest)
@@ -223,7 +221,7 @@ def test_fewer_pictures_than_published_are_refused_unless_promised(tmp_path, man
 
 
 def test_the_published_size_needs_no_manifest(tmp_path):
-    # A sparse file: 50,000 zero pictures that take no room.
+    # A sparse file: 50,000 zero images that take no room.
     header = np.lib.format.open_memmap(
         tmp_path / "fog.npy", mode="w+", dtype=np.uint8, shape=(50_000, 32, 32, 3)
     )

@@ -10,12 +10,12 @@ from acclimate.data.benchmarks.imagenet_variants import subset_classes
 from acclimate.data.files import FolderSource
 from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
-from benchmarks_trees import TINY, class_folders, picture
+from benchmarks_trees import TINY, class_folders, write_image
 
 
 def test_only_image_files_right_in_the_folder_are_listed(tmp_path):
     for name in ("b.JPEG", "a.png", ".hidden.png", "deeper/c.png", "folder.png/d.png"):
-        picture(tmp_path / name)
+        write_image(tmp_path / name)
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "nothing.jpg").touch()
     listing = list_images(tmp_path)
@@ -50,7 +50,7 @@ def test_a_link_to_nothing_counts_and_is_named_when_read(tmp_path):
 
 def test_a_source_reads_the_files_it_is_told_to_in_their_order(tmp_path):
     for name in ("a.JPEG", "b.JPEG", "c.JPEG"):
-        picture(tmp_path / name)
+        write_image(tmp_path / name)
     options = {"preprocessing": TINY, "progress": False}
     source = FolderSource(tmp_path, names=["c.JPEG", "a.JPEG"], labels=[5, 1], **options)
     assert source.names == ["c.JPEG", "a.JPEG"]

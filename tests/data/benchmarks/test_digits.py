@@ -157,8 +157,8 @@ def test_broken_bz2(tmp_path):
         open_dataset("usps", tmp_path)
 
 
-def write_svhn(path: Path, labels=(1, 9, 10, 5), pictures=SVHN) -> None:
-    savemat(path, {"X": pictures.transpose(1, 2, 3, 0), "y": np.array(labels, np.uint8)[:, None]})
+def write_svhn(path: Path, labels=(1, 9, 10, 5), images=SVHN) -> None:
+    savemat(path, {"X": images.transpose(1, 2, 3, 0), "y": np.array(labels, np.uint8)[:, None]})
 
 
 def test_svhn_writes_ten_for_zero(tmp_path):
@@ -181,7 +181,7 @@ def test_svhn_that_is_wrong(tmp_path):
     savemat(path, {"X": SVHN})
     with pytest.raises(AcclimateError, match="got no y"):
         open_dataset("svhn", tmp_path, incomplete=True)
-    write_svhn(path, pictures=SVHN[:, :16])
+    write_svhn(path, images=SVHN[:, :16])
     with pytest.raises(AcclimateError, match="N×3×32×32"):
         open_dataset("svhn", tmp_path, incomplete=True)
     path.write_bytes(b"no matlab")

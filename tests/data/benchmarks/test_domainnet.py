@@ -11,7 +11,7 @@ from acclimate.data import ImageSource
 from acclimate.data.benchmarks import domainnet, find_dataset, missing_parts, open_dataset
 from acclimate.data.imagenet_d import imagenet_d_classes, left_out
 from acclimate.errors import AcclimateError, AcclimateWarning
-from benchmarks_trees import TINY, class_folders, picture
+from benchmarks_trees import TINY, class_folders, write_image
 
 NAMES = imagenet_d_classes().names
 OTHERS = tuple(left_out())
@@ -85,7 +85,7 @@ def test_a_domain_has_to_be_chosen(tmp_path):
     assert find_dataset("imagenet-d").dev == ()
 
 
-# DomainNet's lists of training and test pictures.
+# DomainNet's lists of training and test images.
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def listed(tmp_path):
 
 
 @pytest.mark.parametrize("place", [".", "txt", "splits"])
-def test_a_list_chooses_the_pictures_of_a_split(listed, place):
+def test_a_list_chooses_the_images_of_a_split(listed, place):
     (listed / place).mkdir(exist_ok=True)
     (listed / "clipart_test.txt").rename(listed / place / "clipart_test.txt")
     source = open_tiny(listed, split="test")
@@ -112,9 +112,9 @@ def test_a_split_needs_its_list(listed):
         open_tiny(listed, split="train")
 
 
-def test_pictures_that_are_listed_but_not_there_are_named(listed):
-    picture_ = listed / "clipart" / NAMES[1] / "image_0001.JPEG"
-    picture_.unlink()
+def test_images_that_are_listed_but_not_there_are_named(listed):
+    image_ = listed / "clipart" / NAMES[1] / "image_0001.JPEG"
+    image_.unlink()
     with pytest.raises(AcclimateError, match=f"1 images of .* not in .*: {NAMES[1]}/image_0001"):
         open_tiny(listed, split="test")
     with pytest.warns(AcclimateWarning, match="1 images of"):
@@ -129,7 +129,7 @@ def test_a_bad_line_in_a_list_is_named(listed, line):
         open_tiny(listed, split="test")
 
 
-def test_pictures_of_any_kind_count(tmp_path):
+def test_images_of_any_kind_count(tmp_path):
     class_folders(tmp_path / "quickdraw", NAMES[1:])
-    picture(tmp_path / "quickdraw" / NAMES[0] / "a.png")
+    write_image(tmp_path / "quickdraw" / NAMES[0] / "a.png")
     assert len(open_tiny(tmp_path, "quickdraw")) == 164

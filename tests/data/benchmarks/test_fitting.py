@@ -18,7 +18,7 @@ from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.metrics import Scoring
 
-# Four pictures are not the ten thousand that are published.
+# Four images are not the ten thousand that are published.
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 
 PIXELS = np.zeros((4, 3, 32, 32), np.uint8)
@@ -26,7 +26,7 @@ DIGITS = tuple("0123456789")
 NAMES, WORDNET = imagenet_classes().names, imagenet_classes().ids
 
 
-def pictures(names) -> ArraySource:
+def named_images(names) -> ArraySource:
     return ArraySource(
         PIXELS,
         labels=torch.arange(4),
@@ -52,7 +52,7 @@ def cifar10(tmp_path):
 )
 def test_other_classes_are_refused(dataset, names, classes, said):
     with pytest.raises(AcclimateError, match=said) as caught:
-        check_classes_fit(find_dataset(dataset), pictures(names), classes)
+        check_classes_fit(find_dataset(dataset), named_images(names), classes)
     assert f"choose a model for {dataset}" in str(caught.value)
 
 
@@ -71,7 +71,7 @@ def test_other_classes_are_refused(dataset, names, classes, said):
 )
 @pytest.mark.filterwarnings("error")
 def test_the_same_classes_are_taken_and_what_nobody_knows(dataset, names, classes):
-    check_classes_fit(find_dataset(dataset), pictures(names), classes)
+    check_classes_fit(find_dataset(dataset), named_images(names), classes)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_the_same_classes_are_taken_and_what_nobody_knows(dataset, names, classe
 )
 def test_names_that_have_nothing_in_common_are_said(dataset, names, classes):
     with pytest.warns(AcclimateWarning, match=f"no class of {dataset} .* is known to the model"):
-        check_classes_fit(find_dataset(dataset), pictures(names), classes)
+        check_classes_fit(find_dataset(dataset), named_images(names), classes)
 
 
 def test_a_map_says_itself_what_fits():
-    images = pictures(("a", "b"))
+    images = named_images(("a", "b"))
     images.scoring = Scoring(label_of=torch.zeros(1000, dtype=torch.int64))
     check_classes_fit(find_dataset("imagenet-r"), images, imagenet_classes())
 

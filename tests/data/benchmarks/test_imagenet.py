@@ -11,7 +11,7 @@ from acclimate.data import ImageSource
 from acclimate.data.benchmarks import imagenet, open_dataset
 from acclimate.data.labels import imagenet_classes, imagenet_index
 from acclimate.errors import AcclimateError, AcclimateWarning
-from benchmarks_trees import TINY, class_folders, picture
+from benchmarks_trees import TINY, class_folders, write_image
 
 IDS = imagenet_classes().ids or ()
 
@@ -22,7 +22,7 @@ def open_tiny(root: Path, **options: object) -> ImageSource:
 
 @pytest.fixture
 def two_each(monkeypatch):
-    """As if the set had two pictures in a class: what is checked is not how many fifty are."""
+    """As if the set had two images in a class: what is checked is not how many fifty are."""
     monkeypatch.setattr(imagenet, "_IMAGES", 2000)
     monkeypatch.setattr(imagenet, "_EACH", 2)
 
@@ -42,7 +42,7 @@ def test_class_folders_are_numbered_as_models_do(two_each, tmp_path, inside):
 
 def test_the_digest_does_not_hang_on_where_the_class_folders_lie(tmp_path):
     for base in (tmp_path / "a", tmp_path / "b" / "val"):
-        picture(base / IDS[3] / "1.JPEG", 9)
+        write_image(base / IDS[3] / "1.JPEG", 9)
     digests = set()
     for root in (tmp_path / "a", tmp_path / "b"):
         with pytest.warns(AcclimateWarning):
@@ -51,7 +51,7 @@ def test_the_digest_does_not_hang_on_where_the_class_folders_lie(tmp_path):
 
 
 def test_the_usual_preprocessing_is_that_of_the_paper(tmp_path):
-    picture(tmp_path / IDS[0] / "1.JPEG")
+    write_image(tmp_path / IDS[0] / "1.JPEG")
     with pytest.warns(AcclimateWarning):
         source = open_dataset("imagenet", tmp_path, progress=False, incomplete=True)
     assert source.preprocessing is not None
@@ -68,7 +68,7 @@ def test_missing_class_folders_are_named(tmp_path):
 def test_wrong_counts_are_named_with_their_classes(two_each, tmp_path):
     class_folders(tmp_path / "val", IDS, each=2)
     (tmp_path / "val" / IDS[7] / "image_0000.JPEG").unlink()
-    picture(tmp_path / "val" / IDS[9] / "more.JPEG")
+    write_image(tmp_path / "val" / IDS[9] / "more.JPEG")
     expected = (
         rf"expected 2,000 images .* 2 in each .* found 2,000 \({IDS[7]} has 1, {IDS[9]} has 3"
     )
@@ -132,7 +132,7 @@ def test_a_file_as_root_is_no_folder(tmp_path):
         open_tiny(path)
 
 
-# All pictures in one folder, as the archive unpacks.
+# All images in one folder, as the archive unpacks.
 
 SOLUTION = "LOC_val_solution.csv"
 
@@ -141,7 +141,7 @@ SOLUTION = "LOC_val_solution.csv"
 def flat(tmp_path, monkeypatch):
     monkeypatch.setattr(imagenet, "_IMAGES", 3)
     for number in (1, 2, 3):
-        picture(tmp_path / "val" / f"ILSVRC2012_val_0000000{number}.JPEG", number)
+        write_image(tmp_path / "val" / f"ILSVRC2012_val_0000000{number}.JPEG", number)
     lines = [
         "ImageId,PredictionString",
         "ILSVRC2012_val_00000003,n01443537 1 2 3 4 n01443537 5 6 7 8 ",

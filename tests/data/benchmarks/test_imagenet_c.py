@@ -13,7 +13,7 @@ from acclimate.data import ImageSource
 from acclimate.data.benchmarks import find_dataset, imagenet_c, missing_parts, open_dataset
 from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
-from benchmarks_trees import TINY, class_folders, picture
+from benchmarks_trees import TINY, class_folders, write_image
 
 IDS = imagenet_classes().ids or ()
 
@@ -37,9 +37,9 @@ def test_four_corruptions_are_held_out_and_fifteen_reported():
 
 
 @pytest.mark.parametrize("inside", ["defocus_blur/4", "blur/defocus_blur/4"])
-def test_the_pictures_of_one_corruption_at_one_severity(tmp_path, inside):
+def test_the_images_of_one_corruption_at_one_severity(tmp_path, inside):
     class_folders(tmp_path / inside, IDS)
-    picture(tmp_path / inside.replace("4", "5") / IDS[0] / "1.JPEG")
+    write_image(tmp_path / inside.replace("4", "5") / IDS[0] / "1.JPEG")
     with pytest.warns(AcclimateWarning, match=r"expected 50,000 images .* 50 in each .* 1,000"):
         source = open_tiny(tmp_path, "defocus_blur", 4, incomplete=True)
     assert source.labels is not None
@@ -48,7 +48,7 @@ def test_the_pictures_of_one_corruption_at_one_severity(tmp_path, inside):
         open_tiny(tmp_path, "defocus_blur", 4)
 
 
-def test_pictures_are_taken_as_stored(tmp_path):
+def test_images_are_taken_as_stored(tmp_path):
     path = tmp_path / "fog" / "1" / IDS[2] / "1.JPEG"
     path.parent.mkdir(parents=True)
     noise = torch.randint(0, 256, (224, 224, 3), generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""ImageNet-R, -A, V2 and Sketch: which classes, which labels, how many pictures."""
+"""ImageNet-R, -A, V2 and Sketch: which classes, which labels, how many images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acclimate.data.benchmarks import missing_parts, open_dataset
 from acclimate.data.benchmarks.imagenet_variants import subset_classes
 from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
-from benchmarks_trees import TINY, class_folders, picture
+from benchmarks_trees import TINY, class_folders, write_image
 
 IDS = imagenet_classes().ids or ()
 
@@ -44,7 +44,7 @@ def test_the_class_lists_are_those_timm_ships(name):
 
 
 def test_imagenet_a_whole(tmp_path):
-    # 37.5 pictures a class on average: half of the classes have one less.
+    # 37.5 images a class on average: half of the classes have one less.
     class_folders(tmp_path / "imagenet-a", ids_of("imagenet-a")[:100], each=37)
     class_folders(tmp_path / "imagenet-a", ids_of("imagenet-a")[100:], each=38)
     source = open_tiny("imagenet-a", tmp_path)
@@ -77,7 +77,7 @@ def test_a_class_outside_the_200_is_named(tmp_path):
         open_tiny("imagenet-r", tmp_path, incomplete=True)
 
 
-def test_a_class_without_pictures_is_named(tmp_path):
+def test_a_class_without_images_is_named(tmp_path):
     class_folders(tmp_path, ids_of("imagenet-r"))
     empty = ids_of("imagenet-r")[5]
     (tmp_path / empty / "image_0000.JPEG").unlink()
@@ -91,7 +91,7 @@ V2 = "imagenetv2-matched-frequency-format-val"
 def test_imagenetv2_whole_its_folders_are_numbers_not_words(tmp_path):
     base = class_folders(tmp_path / V2, map(str, range(1000)), each=10)
     (base / "10" / "image_0003.JPEG").unlink()
-    picture(base / "10" / "zebra.jpeg", 250)
+    write_image(base / "10" / "zebra.jpeg", 250)
     source = open_tiny("imagenetv2", tmp_path)
     assert len(source) == 10_000
     assert source.labels is not None
@@ -116,7 +116,7 @@ def test_imagenetv2_has_three_variants(tmp_path):
     for index, folder in enumerate(
         [V2, "imagenetv2-threshold0.7-format-val", "imagenetv2-topimages"]
     ):
-        picture(tmp_path / folder / str(index) / "1.jpeg")
+        write_image(tmp_path / folder / str(index) / "1.jpeg")
     assert missing_parts("imagenetv2", tmp_path) == []
     for index, split in enumerate(["matched-frequency", "threshold-0.7", "top-images"]):
         with pytest.warns(AcclimateWarning):
@@ -126,7 +126,7 @@ def test_imagenetv2_has_three_variants(tmp_path):
 
 
 def test_an_imagenetv2_variant_that_is_not_there_is_not_taken_from_another(tmp_path):
-    picture(tmp_path / V2 / "0" / "1.jpeg")
+    write_image(tmp_path / V2 / "0" / "1.jpeg")
     assert missing_parts("imagenetv2", tmp_path) == [
         "imagenetv2-threshold0.7-format-val",
         "imagenetv2-top-images-format-val",

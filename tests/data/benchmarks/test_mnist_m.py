@@ -14,7 +14,7 @@ from acclimate.data.benchmarks.mnist_m import build_mnist_m
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 RANDOM = np.random.default_rng(0)
-PICTURES = RANDOM.integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
+IMAGES = RANDOM.integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
 DIGITS = RANDOM.integers(0, 256, (5, 28, 28), dtype=np.uint8)
 PHOTOS = [
     RANDOM.integers(0, 256, (40, 60, 3), dtype=np.uint8),
@@ -25,8 +25,8 @@ assert mnist_m  # imported for what it registers
 
 def write(root: Path, text: str = "00000002.png 7\n00000000.png 1\n00000001.png 0\n") -> None:
     (root / "mnist_m_test").mkdir(parents=True)
-    for number, picture in enumerate(PICTURES):
-        Image.fromarray(picture).save(root / f"mnist_m_test/0000000{number}.png")
+    for number, image in enumerate(IMAGES):
+        Image.fromarray(image).save(root / f"mnist_m_test/0000000{number}.png")
     (root / "mnist_m_test_labels.txt").write_text(text)
 
 
@@ -42,11 +42,11 @@ def test_the_published_folder_in_the_order_of_its_list(tmp_path, folder):
     assert source.names == ["00000002.png", "00000000.png", "00000001.png"]
     assert source.labels.tolist() == [7, 1, 0]
     read = source.read(torch.arange(3)).numpy()
-    np.testing.assert_array_equal(read, PICTURES[[2, 0, 1]].transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(read, IMAGES[[2, 0, 1]].transpose(0, 3, 1, 2))
     assert missing_parts("mnist-m", tmp_path) == ["mnist_m_train_labels.txt", "mnist_m_train/"]
 
 
-def test_counts_and_missing_pictures_are_named_before_decoding(tmp_path):
+def test_counts_and_missing_images_are_named_before_decoding(tmp_path):
     write(tmp_path)
     with pytest.raises(AcclimateError, match=r"expected 9,001 or 10,000 images in .*, got 3"):
         open_dataset("mnist-m", tmp_path)
@@ -81,18 +81,18 @@ def test_what_was_built_can_be_opened(tmp_path):
     assert source.read(torch.tensor([0])).shape == (1, 3, 32, 32)
 
 
-def test_a_built_picture_is_a_piece_of_a_photo_minus_the_digit():
+def test_a_built_image_is_a_piece_of_a_photo_minus_the_digit():
     built = build_mnist_m(DIGITS, PHOTOS[:1], seed=3, margin=0, black_and_white=False)
     assert built.shape == (5, 28, 28, 3)
     assert built.dtype == np.uint8
     photo = PHOTOS[0].astype(int)
-    for digit, picture in zip(DIGITS, built, strict=True):
+    for digit, image in zip(DIGITS, built, strict=True):
         pieces = [
             np.abs(photo[top : top + 28, left : left + 28] - digit[:, :, None].astype(int))
             for top in range(13)
             for left in range(33)
         ]
-        assert any(np.array_equal(piece, picture) for piece in pieces)
+        assert any(np.array_equal(piece, image) for piece in pieces)
 
 
 def test_as_published_any_ink_is_full_ink_in_the_middle_of_32_pixels():

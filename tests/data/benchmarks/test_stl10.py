@@ -13,13 +13,13 @@ from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
 from acclimate.data.benchmarks.stl10 import STL10_AS_CIFAR10, STL10_CLASSES
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-PICTURES = np.random.default_rng(0).integers(0, 256, (10, 96, 96, 3), dtype=np.uint8)
+IMAGES = np.random.default_rng(0).integers(0, 256, (10, 96, 96, 3), dtype=np.uint8)
 
 
-def write(root: Path, split: str = "test", labels=range(1, 11), pictures=PICTURES) -> None:
+def write(root: Path, split: str = "test", labels=range(1, 11), images=IMAGES) -> None:
     root.mkdir(exist_ok=True)
     # Colour planes one after another, each column by column.
-    (root / f"{split}_X.bin").write_bytes(pictures.transpose(0, 3, 2, 1).tobytes())
+    (root / f"{split}_X.bin").write_bytes(images.transpose(0, 3, 2, 1).tobytes())
     if split != "unlabeled":
         (root / f"{split}_y.bin").write_bytes(bytes(labels))
     (root / "class_names.txt").write_text("\n".join(STL10_CLASSES) + "\n")
@@ -31,11 +31,11 @@ def open_some(root: Path, name: str = "stl10", **options):
 
 
 @pytest.mark.parametrize("folder", [".", "stl10_binary"])
-def test_pictures_stand_upright(tmp_path, folder):
+def test_images_stand_upright(tmp_path, folder):
     write(tmp_path / folder)
     source = open_some(tmp_path)
     read = source.read(torch.arange(10))
-    np.testing.assert_array_equal(read.numpy(), PICTURES.transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(read.numpy(), IMAGES.transpose(0, 3, 1, 2))
     assert source.labels.tolist() == list(range(10))
     assert source.class_names == STL10_CLASSES
 
@@ -64,8 +64,8 @@ def test_as_cifar10_leaves_monkeys_out_and_resizes(tmp_path):
     assert source.class_names == CIFAR10_CLASSES
     read = source.read(torch.tensor([7]))
     assert read.shape == (1, 3, 32, 32)
-    # Resizing keeps the mean of noise; the ninth picture, not the eighth, was read.
-    assert abs(read.float().mean() - PICTURES[8].mean()) < 1
+    # Resizing keeps the mean of noise; the ninth image, not the eighth, was read.
+    assert abs(read.float().mean() - IMAGES[8].mean()) < 1
     assert "800 monkeys left out" in find_dataset("stl10-cifar10").images
 
 

@@ -57,7 +57,7 @@ def table(path: Path, columns: str, rows) -> None:
         writer.writerows([number, *row] for number, row in enumerate(rows))
 
 
-def picture(path: Path, side: int) -> None:
+def write_image(path: Path, side: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(RANDOM.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(path)
 
@@ -67,20 +67,20 @@ def write_camelyon17(root: Path, rows=CAMELYON17) -> None:
     table(root / "metadata.csv", columns, rows)
     for patient, node, x, y, *_ in rows:
         slide = f"patient_{patient}_node_{node}"
-        picture(root / f"patches/{slide}/patch_{slide}_x_{x}_y_{y}.png", 96)
+        write_image(root / f"patches/{slide}/patch_{slide}_x_{x}_y_{y}.png", 96)
 
 
 def write_rxrx1(root: Path, rows=RXRX1) -> None:
     table(root / "metadata.csv", "experiment plate well site dataset sirna_id", rows)
     for experiment, plate, well, site, *_ in rows:
-        picture(root / f"images/{experiment}/Plate{plate}/{well}_s{site}.png", 256)
+        write_image(root / f"images/{experiment}/Plate{plate}/{well}_s{site}.png", 256)
 
 
 def write_fmow(root: Path, rows=FMOW) -> None:
     table(root / "rgb_metadata.csv", "split category timestamp", rows)
     for number, (split, *_) in enumerate(rows):
         if split != "seq":
-            picture(root / f"images/rgb_img_{number}.png", 224)
+            write_image(root / f"images/rgb_img_{number}.png", 224)
 
 
 def open_some(name: str, root: Path, split: str, **options):
@@ -121,7 +121,7 @@ def test_rxrx1_keeps_site_2_of_training_for_id_test(tmp_path):
     assert open_some("rxrx1", tmp_path, "id_test").names == ["images/HEPG2-01/Plate1/B02_s2.png"]
 
 
-def test_rxrx1_is_standardised_picture_by_picture_unless_told(tmp_path):
+def test_rxrx1_is_standardised_one_by_one_unless_told(tmp_path):
     write_rxrx1(tmp_path)
     source = open_some("rxrx1", tmp_path, "test")
     assert source.preprocessing is None
@@ -175,7 +175,7 @@ def test_counts_other_than_published_are_refused(tmp_path, name, write, count):
         open_dataset(name, tmp_path, incomplete=True)
 
 
-def test_missing_pictures_are_named(tmp_path):
+def test_missing_images_are_named(tmp_path):
     write_fmow(tmp_path)
     (tmp_path / "images/rgb_img_8.png").unlink()
     with pytest.warns(AcclimateWarning) as caught:
@@ -185,7 +185,7 @@ def test_missing_pictures_are_named(tmp_path):
     assert any("images/rgb_img_8.png" in str(warning.message) for warning in caught)
 
 
-def test_unreadable_pictures_are_named(tmp_path):
+def test_unreadable_images_are_named(tmp_path):
     write_fmow(tmp_path)
     (tmp_path / "images/rgb_img_8.png").write_bytes(b"broken")
     with pytest.warns(AcclimateWarning) as caught:

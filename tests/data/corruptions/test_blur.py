@@ -25,8 +25,8 @@ SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]
 
 @cache
 def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    picture = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(picture.resize((width, height), Image.Resampling.LANCZOS))
+    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
+    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def assert_agree(got: np.ndarray, want: np.ndarray) -> None:
@@ -169,7 +169,7 @@ def test_angles_are_spread_over_the_published_range() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_the_same_picture_whatever_the_batch(name: str, size: tuple[int, int]) -> None:
+def test_the_same_image_whatever_the_batch(name: str, size: tuple[int, int]) -> None:
     images = np.stack([photo(*size), photo(*size)[::-1], photo(*size)[:, ::-1]])
     for channels in (3, 1):
         batch = np.concatenate([images[..., :channels]] * 30)  # more than one chunk at 33×47
@@ -182,7 +182,7 @@ def test_the_same_picture_whatever_the_batch(name: str, size: tuple[int, int]) -
 
 # As published, disks of radius 8 and 10 weigh more than 1: their rims are mirrored at the grid's.
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "defocus_blur"])
-def test_a_flat_picture_stays(name: str) -> None:
+def test_a_flat_image_stays(name: str) -> None:
     for level in (0, 77, 255):
         flat = np.full((1, 40, 30, 3), level, dtype=np.uint8)
         for severity in SEVERITIES:

@@ -26,9 +26,9 @@ RANDOM = sorted(name for name, entry in REGISTRY.items() if entry.random)
 
 @cache
 def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    """A real picture: the middle of scikit-learn's photograph of a Chinese temple."""
-    picture = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(picture.resize((width, height), Image.Resampling.LANCZOS))
+    """A real image: the middle of scikit-learn's photograph of a Chinese temple."""
+    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
+    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def awkward(height: int, width: int) -> np.ndarray:
@@ -146,7 +146,7 @@ def test_an_empty_batch_stays_empty() -> None:
 
 
 # Severities 1 and 2 of saturate take colour away, 3 to 5 add it. Those of the others differ in
-# kind: fewer rounds over a wider reach, smoother but larger shifts, more ice on less picture, mud.
+# kind: fewer rounds over a wider reach, smoother but larger shifts, more ice on less image, mud.
 UNORDERED = ("saturate", "glass_blur", "elastic_transform", "frost", "snow", "spatter")
 
 

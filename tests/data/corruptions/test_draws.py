@@ -9,9 +9,9 @@ import pytest
 import torch
 from scipy import stats
 
-from acclimate.data.corruptions.draws import LEVELS, Draws, picture_keys
+from acclimate.data.corruptions.draws import LEVELS, Draws, image_keys
 
-KEYS = picture_keys(torch.arange(3), seed=7, name="fog", severity=2)
+KEYS = image_keys(torch.arange(3), seed=7, name="fog", severity=2)
 
 
 def literal_words(index: int, count: int) -> list[int]:
@@ -43,7 +43,7 @@ def test_the_stream_is_the_documented_one():
 
 def test_draws_hang_on_everything_they_should_and_on_nothing_else():
     def first(number=0, *, seed=0, name="fog", severity=1):
-        keys = picture_keys(torch.tensor([number]), seed=seed, name=name, severity=severity)
+        keys = image_keys(torch.tensor([number]), seed=seed, name=name, severity=severity)
         return Draws(keys).uniform(4).tolist()
 
     others = [first(1), first(seed=1), first(name="snow"), first(severity=2), first(2**40)]

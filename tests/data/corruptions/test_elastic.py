@@ -22,8 +22,8 @@ SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]
 
 @cache
 def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    picture = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(picture.resize((width, height), Image.Resampling.LANCZOS))
+    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
+    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def literal_points(height: int, width: int) -> np.ndarray:
@@ -96,8 +96,8 @@ def test_an_affine_map_alone_moves_the_three_points() -> None:
 
 @pytest.mark.parametrize("preset", ["cifar", "imagenet"])
 @pytest.mark.parametrize("size", SIZES)
-def test_only_colours_of_the_picture(size: tuple[int, int], preset: str) -> None:
-    # However far a small picture is torn: it is reflected, nothing comes from outside.
+def test_only_colours_of_the_image(size: tuple[int, int], preset: str) -> None:
+    # However far a small image is torn: it is reflected, nothing comes from outside.
     batch = np.stack([photo(*size).clip(60, 180)] * 50)
     for severity in SEVERITIES:
         out = corrupt(batch, "elastic_transform", severity, preset=preset)
@@ -106,7 +106,7 @@ def test_only_colours_of_the_picture(size: tuple[int, int], preset: str) -> None
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_same_picture_whatever_the_batch(size: tuple[int, int]) -> None:
+def test_the_same_image_whatever_the_batch(size: tuple[int, int]) -> None:
     name = "elastic_transform"
     images = np.stack([photo(*size), photo(*size)[::-1], photo(*size)[:, ::-1]])
     for channels in (3, 1):

@@ -1,4 +1,4 @@
-"""Filters against SciPy, at every edge and far beyond the picture."""
+"""Filters against SciPy, at every edge and far beyond the image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCIPY_EDGE = {"repeat": "nearest", "mirror": "mirror", "reflect": "reflect"}
 EDGES = sorted(SCIPY_EDGE)
 
 
-def pictures(height: int, width: int) -> np.ndarray:
+def random_images(height: int, width: int) -> np.ndarray:
     return np.random.default_rng(0).uniform(0, 255, (2, 3, height, width)).astype(np.float32)
 
 
@@ -21,7 +21,7 @@ def pictures(height: int, width: int) -> np.ndarray:
 @pytest.mark.parametrize("sigma", [0.4, 2.0, 30.0])
 @pytest.mark.parametrize("truncate", [3.0, 4.0])
 def test_gaussian(edge, sigma, truncate):
-    images = pictures(17, 30)
+    images = random_images(17, 30)
     want = ndimage.gaussian_filter(
         images.astype(float),
         (0, 0, sigma, sigma),
@@ -33,14 +33,14 @@ def test_gaussian(edge, sigma, truncate):
 
 
 def test_no_blur_is_no_blur():
-    images = torch.from_numpy(pictures(5, 4))
+    images = torch.from_numpy(random_images(5, 4))
     assert gaussian(images, 0, edge="repeat") is images
 
 
 @pytest.mark.parametrize("edge", EDGES)
 @pytest.mark.parametrize("size", [(40, 31), (4, 5)])
 def test_convolve_with_one_kernel_and_with_one_each(edge, size):
-    images = pictures(*size)
+    images = random_images(*size)
     kernels = np.random.default_rng(1).uniform(size=(2, 9, 13)).astype(np.float32)
     want = np.stack(
         [
@@ -58,7 +58,7 @@ def test_convolve_with_one_kernel_and_with_one_each(edge, size):
 @pytest.mark.parametrize("edge", EDGES)
 @pytest.mark.parametrize("reach", [(2, 3), (9, 11)])
 def test_pad(edge, reach):
-    images = pictures(4, 5)
+    images = random_images(4, 5)
     mode = {"repeat": "edge", "mirror": "reflect", "reflect": "symmetric"}[edge]
     want = np.pad(images, ((0, 0), (0, 0), (reach[0],) * 2, (reach[1],) * 2), mode=mode)
     np.testing.assert_array_equal(pad(torch.from_numpy(images), *reach, edge=edge), want)

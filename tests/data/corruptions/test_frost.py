@@ -21,14 +21,14 @@ from acclimate.data.corruptions.frost import TEXTURES, frost, frost_kind, resize
 
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]
-# Mean and standard deviation of grey, measured on the five published pictures.
+# Mean and standard deviation of grey, measured on the five published images.
 PUBLISHED = [(130.8, 18.0), (206.9, 22.0), (206.9, 22.0), (151.9, 28.9), (123.5, 43.1)]
 
 
 @cache
 def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    picture = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(picture.resize((width, height), Image.Resampling.LANCZOS))
+    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
+    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 @cache
@@ -83,7 +83,7 @@ def test_every_texture_comes_up_and_no_crop_is_like_another() -> None:
 
 
 @pytest.mark.parametrize("size", [(260, 30), (30, 260), (250, 270)])
-def test_ice_grows_to_cover_a_large_picture(size: tuple[int, int]) -> None:
+def test_ice_grows_to_cover_a_large_image(size: tuple[int, int]) -> None:
     numbers = {"image_weight": 0.0, "frost_weight": 1.0, "overlay_scale": 0.2}
     black = torch.zeros(1, 3, *size, dtype=torch.uint8)
     for key in range(6):
@@ -108,11 +108,11 @@ def test_the_same_in_any_batch() -> None:
 
 
 def test_resized_takes_the_weighted_mean_of_neighbours() -> None:
-    picture = torch.tensor([0, 100, 200, 40], dtype=torch.uint8).expand(3, 1, 4)
-    assert resized(picture, 0.5)[0].tolist() == [[50, 120]]
+    image = torch.tensor([0, 100, 200, 40], dtype=torch.uint8).expand(3, 1, 4)
+    assert resized(image, 0.5)[0].tolist() == [[50, 120]]
     # Each new pixel lies a quarter off an old one; beyond the ends nothing changes.
-    assert resized(picture, 2.0)[0, 0].tolist() == [0, 25, 75, 125, 175, 160, 80, 40]
-    assert torch.equal(resized(picture, 1.0), picture)
+    assert resized(image, 2.0)[0, 0].tolist() == [0, 25, 75, 125, 175, 160, 80, 40]
+    assert torch.equal(resized(image, 1.0), image)
 
 
 # --- the textures --------------------------------------------------------------------------------

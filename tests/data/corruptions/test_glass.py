@@ -22,8 +22,8 @@ SIZES = [(4, 4), (9, 9), (32, 32), (33, 47), (47, 33)]
 
 @cache
 def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    picture = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(picture.resize((width, height), Image.Resampling.LANCZOS))
+    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
+    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def literal_blur(image: np.ndarray, sigma: float) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_taking_in_turn_is_what_the_loop_does(reach: int) -> None:
 
 @pytest.mark.parametrize("max_delta", [1, 2, 3, 4])
 def test_displacements_are_even_over_the_published_square(max_delta: int) -> None:
-    # One round from a picture of which every pixel is told by its colour; blur of none.
+    # One round from an image of which every pixel is told by its colour; blur of none.
     y, x = torch.meshgrid(torch.arange(64), torch.arange(64), indexing="ij")
     places = torch.stack([y, x, torch.zeros_like(x)]).to(torch.uint8).expand(64, -1, -1, -1)
     keys = torch.arange(64) * 104729
@@ -104,7 +104,7 @@ def test_displacements_are_even_over_the_published_square(max_delta: int) -> Non
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_same_picture_whatever_the_batch(size: tuple[int, int]) -> None:
+def test_the_same_image_whatever_the_batch(size: tuple[int, int]) -> None:
     images = np.stack([photo(*size), photo(*size)[::-1], photo(*size)[:, ::-1]])
     for channels in (3, 1):
         batch = np.concatenate([images[..., :channels]] * 30)

@@ -24,8 +24,8 @@ SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]
 
 @cache
 def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    picture = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(picture.resize((width, height), Image.Resampling.LANCZOS))
+    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
+    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def literal_motion(layer: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:
@@ -115,7 +115,7 @@ def test_grey_is_three_equal_channels() -> None:
 
 
 def test_flakes_fall_where_there_was_a_peak() -> None:
-    """Noise far below the threshold brings no flake: the picture only turns pale."""
+    """Noise far below the threshold brings no flake: the image only turns pale."""
     black = np.zeros((1, 32, 32, 3), dtype=np.uint8)
     numbers = {**constants("snow", 1, preset="cifar"), "mean": -9.0}
     out = snow(torch.from_numpy(black).movedim(-1, 1), Draws(torch.tensor([1])), **numbers)

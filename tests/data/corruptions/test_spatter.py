@@ -25,8 +25,8 @@ SIZES = [(4, 4), (5, 9), (32, 32), (33, 47), (47, 33)]
 
 @cache
 def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    picture = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(picture.resize((width, height), Image.Resampling.LANCZOS))
+    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
+    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def liquid(
@@ -181,7 +181,7 @@ def test_the_same_in_any_batch() -> None:
 # --- edges and distances -------------------------------------------------------------------------
 
 
-# Small, so that pictures lie close by one another; large, so that points are far from any edge.
+# Small, so that images lie close by one another; large, so that points are far from any edge.
 @pytest.mark.parametrize(
     ("preset", "severity", "size", "count"),
     [("cifar", 3, (9, 8), 40), ("imagenet", 1, (72, 90), 4)],

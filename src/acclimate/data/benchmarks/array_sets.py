@@ -21,7 +21,7 @@ __all__ = [
     "StandardizedSource",
     "array_source",
     "check_count",
-    "check_pictures",
+    "check_images",
     "find_file",
     "labelled_npz",
     "plain_scaling",
@@ -33,7 +33,7 @@ __all__ = [
 def plain_scaling(side: int, *, channels: int = 3) -> Preprocessing:
     """Pixels scaled to 0..1 and nothing else, at the data set's own size.
 
-    Models of small pictures are not fed alike: many take 0..1, as those of RobustBench do, others
+    Models of small images are not fed alike: many take 0..1, as those of RobustBench do, others
     are normalised by the mean and deviation of their training set. So the data set claims nothing
     about colour; the model's own record, passed as ``preprocessing``, wins wherever there is one.
 
@@ -56,8 +56,8 @@ def check_count(request: Request, what: str, got: int, *expected: int) -> None:
         request.object_to(f"expected {_either(expected)} images in {what}, got {got:,}")
 
 
-def check_pictures(images: NDArray[Any], *shapes: tuple[int, ...], where: object) -> None:
-    """Refuse arrays that are not uint8 pictures of one of these shapes."""
+def check_images(images: NDArray[Any], *shapes: tuple[int, ...], where: object) -> None:
+    """Refuse arrays that are not uint8 images of one of these shapes."""
     if images.dtype == np.uint8 and images.ndim > 0 and images.shape[1:] in shapes:
         return
     wanted = " or ".join("×".join(("N", *map(str, shape))) for shape in shapes)
@@ -71,7 +71,7 @@ def check_pictures(images: NDArray[Any], *shapes: tuple[int, ...], where: object
 def sound_labels(
     labels: NDArray[Any], *, count: int, classes: int, where: object, first: int = 0
 ) -> Tensor:
-    """Labels as int64 from 0, once there is one for each picture and each is a class.
+    """Labels as int64 from 0, once there is one for each image and each is a class.
 
     ``first`` is how the file writes the first class; messages keep to the file's numbers.
 
@@ -116,7 +116,7 @@ def array_source(
     names: Sequence[str] | None = None,
     first: int = 0,
 ) -> ArraySource:
-    """Pictures and checked labels, to be read as the request says."""
+    """Images and checked labels, to be read as the request says."""
     known = None
     if labels is not None:
         known = sound_labels(
@@ -137,7 +137,7 @@ def _either(counts: Sequence[int]) -> str:
 
 
 def standardize(images: Tensor) -> Tensor:
-    """Centre and scale each channel of each uint8 picture by its own mean and deviation.
+    """Centre and scale each channel of each uint8 image by its own mean and deviation.
 
     A channel of one value only is centred and not scaled.
 
@@ -150,7 +150,7 @@ def standardize(images: Tensor) -> Tensor:
 
 
 class StandardizedSource(ImageSource):
-    """Another source's uint8 pictures, handed out as model input."""
+    """Another source's uint8 images, handed out as model input."""
 
     def __init__(self, inner: ImageSource) -> None:
         self._inner = inner
@@ -164,9 +164,9 @@ class StandardizedSource(ImageSource):
         )
 
     def read(self, indices: Tensor) -> Tensor:
-        """The pictures of these numbers, float32 N×C×H×W."""
+        """The images at these indices, float32 N×C×H×W."""
         return standardize(self._inner.read(indices))
 
     def fingerprint(self) -> str:
-        """The other source's digest, marked: the same pictures are another input here."""
+        """The other source's digest, marked: the same images are another input here."""
         return digest([self._inner.fingerprint().encode(), b"standardized"])

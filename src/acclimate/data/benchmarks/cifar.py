@@ -14,7 +14,7 @@ from acclimate.data.arrays import ArraySource
 from acclimate.data.benchmarks.array_sets import (
     array_source,
     check_count,
-    check_pictures,
+    check_images,
     find_file,
     labelled_npz,
     plain_scaling,
@@ -26,7 +26,7 @@ __all__ = ["CIFAR10_CLASSES", "open_cifar10", "read_batch"]
 
 
 def read_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pictures N×3×32×32 and labels of one batch.
+    """Images N×3×32×32 and labels of one batch.
 
     A pickle may name any function and have it called. Here it may name the few that numpy arrays
     are stored with, and even those are not called: stand-ins take their place, which keep the
@@ -139,7 +139,7 @@ _Reader = Callable[[Path], tuple[NDArray[Any], NDArray[Any]]]
 
 
 def open_cifar10(request: Request) -> ArraySource:
-    """The pictures of a split, scaled to 0..1 unless the request says how the model was fed."""
+    """The images of a split, scaled to 0..1 unless the request says how the model was fed."""
     split = request.split or "test"
     where, images, labels = _read(request, split)
     check_count(request, f"the {split} split in {where}", len(images), _COUNTS[split])
@@ -150,7 +150,7 @@ def _read(request: Request, split: str) -> tuple[Path, NDArray[Any], NDArray[Any
     npz = find_file(request.root, [f"cifar10-{split}.npz"])
     if npz is not None:
         images, labels = labelled_npz(npz)
-        check_pictures(images, (32, 32, 3), (3, 32, 32), where=npz)
+        check_images(images, (32, 32, 3), (3, 32, 32), where=npz)
         return npz, images, labels
     names = _BATCHES[split]
     for folder, ending, reader in _forms(request.root):

@@ -10,7 +10,7 @@ from acclimate.data.arrays import ArraySource, load_arrays
 from acclimate.data.benchmarks.array_sets import (
     array_source,
     check_count,
-    check_pictures,
+    check_images,
     find_file,
     plain_scaling,
 )
@@ -25,7 +25,7 @@ _FOLDERS = ("", "datasets/", "CIFAR-10.1/datasets/")
 
 
 def open_cifar10_1(request: Request) -> ArraySource:
-    """The pictures of version v6 or v4."""
+    """The images of version v6 or v4."""
     version = request.split or "v6"
     paths = []
     for kind in ("data", "labels"):
@@ -34,7 +34,7 @@ def open_cifar10_1(request: Request) -> ArraySource:
             request.refuse(f"expected cifar10.1_{version}_{kind}.npy in {request.root}")
         paths.append(path)
     images, labels = (load_arrays(path)[0] for path in paths)
-    check_pictures(images, (32, 32, 3), where=paths[0])
+    check_images(images, (32, 32, 3), where=paths[0])
     check_count(request, str(paths[0]), len(images), _COUNTS[version])
     return array_source(
         request, images, np.asarray(labels), class_names=CIFAR10_CLASSES, where=paths[1]

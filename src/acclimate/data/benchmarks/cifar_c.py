@@ -1,4 +1,4 @@
-"""CIFAR-10-C: the test pictures of CIFAR-10 under 19 corruptions in five severities."""
+"""CIFAR-10-C: the test images of CIFAR-10 under 19 corruptions in five severities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from acclimate.data.arrays import ArraySource, load_arrays
 from acclimate.data.benchmarks.array_sets import (
     array_source,
-    check_pictures,
+    check_images,
     find_file,
     plain_scaling,
 )
@@ -20,7 +20,7 @@ from acclimate.data.benchmarks.registry import (
     SEVERITIES,
     Dataset,
     Request,
-    images_made_here,
+    generated_images,
     register_dataset,
 )
 from acclimate.data.names import DEV, STAND_INS, TEST
@@ -34,7 +34,7 @@ _PUBLISHED = 10_000
 def open_cifar10_c(request: Request) -> ArraySource:
     """One corruption at one severity. The file is mapped, and only that severity's rows are read.
 
-    A set made from fewer pictures is taken, too, if the ``manifest.json`` beside it that
+    A set made from fewer images is taken, too, if the ``manifest.json`` beside it that
     ``acclimate corrupt`` writes says how many there were (``{"images": 2000}``), or with
     ``incomplete``.
     """
@@ -54,8 +54,8 @@ def open_cifar10_c(request: Request) -> ArraySource:
         request.refuse(f"expected labels.npy of CIFAR-10-C in {folder}")
     images, _ = load_arrays(path)
     labels, _ = load_arrays(label_path)
-    check_pictures(images, (32, 32, 3), where=path)
-    count = _pictures_per_severity(request, path, len(images))
+    check_images(images, (32, 32, 3), where=path)
+    count = _images_per_severity(request, path, len(images))
     # 1 to 5 by the registry's check.
     start = ((request.severity or 1) - 1) * count
     return array_source(
@@ -86,7 +86,7 @@ def _folder(root: Path) -> Path:
     return inner if inner.is_dir() else root
 
 
-def _pictures_per_severity(request: Request, path: Path, total: int) -> int:
+def _images_per_severity(request: Request, path: Path, total: int) -> int:
     levels = len(SEVERITIES)
     count, rest = divmod(total, levels)
     if rest or not count:
@@ -94,7 +94,7 @@ def _pictures_per_severity(request: Request, path: Path, total: int) -> int:
             f"expected {levels} severities of {_PUBLISHED:,} images each in {path}, got {total:,} "
             f"images, which is no multiple of {levels}; get the file again"
         )
-    made = images_made_here(path.parent)
+    made = generated_images(path.parent)
     expected = _PUBLISHED if made is None else made
     if count not in (_PUBLISHED, expected):
         whose = "" if made is None else " (by the manifest.json beside it)"

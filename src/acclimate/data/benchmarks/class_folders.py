@@ -50,7 +50,7 @@ class ClassFolders:
     Attributes:
         base: the folder that holds the class folders.
         label_of: every class folder there has to be, and its label.
-        total: how many pictures there have to be; None where nobody said.
+        total: how many images there have to be; None where nobody said.
         each: how many in each class, where all have as many.
         scoring: how a model's outputs stand for the labels.
     """
@@ -62,13 +62,13 @@ class ClassFolders:
     scoring: Scoring | None = None
 
     def check(self, request: Request) -> dict[str, Listing]:
-        """The pictures by class folder, once all are seen to be there; none is opened."""
+        """The images by class folder, once all are seen to be there; none is opened."""
         return list_class_folders(
             request, self.base, self.label_of, total=self.total, each=self.each
         )
 
     def open(self, request: Request) -> FolderSource:
-        """The pictures, once all are seen to be there."""
+        """The images, once all are seen to be there."""
         found = self.check(request)
         return read_listed(request, self.base, found, self.label_of, scoring=self.scoring)
 
@@ -81,7 +81,7 @@ def list_class_folders(
     total: int | None,
     each: int | None = None,
 ) -> dict[str, Listing]:
-    """The pictures by class folder, once all of them are seen to be there; none is opened."""
+    """The images by class folder, once all of them are seen to be there; none is opened."""
     check_classes(request, base, list_folders(base), label_of)
     found = {name: list_images(base / name) for name in label_of if (base / name).is_dir()}
     check_counts(request, base, found, total=total, each=each)
@@ -96,7 +96,7 @@ def read_listed(
     *,
     scoring: Scoring | None = None,
 ) -> FolderSource:
-    """The pictures of a listing, in the order of its folders, as a source."""
+    """The images of a listing, in the order of its folders, as a source."""
     names = [f"{folder}/{file}" for folder, listing in found.items() for file in listing.files]
     labels = [label_of[folder] for folder, listing in found.items() for _ in listing.files]
     if not names:
@@ -116,7 +116,7 @@ def read_listed(
 def check_classes(
     request: Request, base: Path, folders: Sequence[str], expected: Iterable[str]
 ) -> None:
-    """Refuse folders that are no class, whose pictures would have no label, and missing ones."""
+    """Refuse folders that are no class, whose images would have no label, and missing ones."""
     wanted = dict.fromkeys(expected)
     what = f"classes of {request.dataset.name}"
     strangers = sorted(set(folders) - set(wanted))
@@ -144,7 +144,7 @@ def check_counts(
     total: int | None,
     each: int | None = None,
 ) -> None:
-    """Object to classes with too few or too many pictures, and to empty files, by name."""
+    """Object to classes with too few or too many images, and to empty files, by name."""
     counts = {name: len(listing.files) for name, listing in found.items()}
     count = sum(counts.values())
     wrong = [n for n, c in counts.items() if c == 0 or (each is not None and c != each)]

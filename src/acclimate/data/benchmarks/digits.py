@@ -14,7 +14,7 @@ from acclimate.data.arrays import ArraySource
 from acclimate.data.benchmarks.array_sets import (
     array_source,
     check_count,
-    check_pictures,
+    check_images,
     find_file,
     labelled_npz,
     plain_scaling,
@@ -41,7 +41,7 @@ def open_mnist(request: Request) -> ArraySource:
     else:
         where = _want(request, split, "images", 3)
         images, labels = read_idx(where), read_idx(_want(request, split, "labels", 1))
-    check_pictures(images, (28, 28), where=where)
+    check_images(images, (28, 28), where=where)
     check_count(request, str(where), len(images), _COUNTS[split])
     return array_source(request, images, labels, class_names=DIGITS, where=where)
 

@@ -1,4 +1,4 @@
-"""ImageNet-D: the pictures of DomainNet (VisDA 2019) whose classes ImageNet knows, by domain."""
+"""ImageNet-D: the images of DomainNet (VisDA 2019) whose classes ImageNet knows, by domain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from acclimate.errors import AcclimateError
 
 __all__ = ["DOMAINS", "IMAGENET_D"]
 
-# Two editions are published, with duplicates and without. These are the pictures of the smaller
+# Two editions are published, with duplicates and without. These are the images of the smaller
 # one in all 345 classes: a domain with fewer is not whole, whichever edition it is.
 _AT_LEAST = {
     "clipart": 48_129,
@@ -37,7 +37,7 @@ _LIST_PLACES = ("", "txt", "splits")
 
 
 def _open(request: Request) -> ImageSource:
-    """By default every picture of the domain, as the authors' reference code has it.
+    """By default every image of the domain, as the authors' reference code has it.
 
     DomainNet's own lists, made to train on one part and test on the other, give the splits.
     """
@@ -46,7 +46,7 @@ def _open(request: Request) -> ImageSource:
 
 
 def _listed(request: Request) -> tuple[Path, dict[str, Listing], dict[str, int]]:
-    """The folder of a domain, its pictures by class folder, and the label of each; all counted."""
+    """The folder of a domain, its images by class folder, and the label of each; all counted."""
     assert request.shift is not None
     base = request.root / request.shift
     if not base.is_dir():

@@ -51,7 +51,7 @@ def _check(request: Request) -> None:
 
 
 def _listed(request: Request) -> ClassFolders | tuple[Path, Sequence[str], Sequence[str]]:
-    """Class folders; or the folder that has all pictures, their files and their classes."""
+    """Class folders; or the folder that has all images, their files and their classes."""
     places = [request.root / place for place in _PLACES]
     base = next((p for p in places if p.is_dir() and (_is_sorted(p) or _is_flat(p))), None)
     if base is None:
@@ -70,7 +70,7 @@ def _is_flat(base: Path) -> bool:
 
 
 def _flat(request: Request, base: Path) -> tuple[Sequence[str], Sequence[str]]:
-    """All pictures in one folder, as the archive unpacks; a file beside it tells their classes."""
+    """All images in one folder, as the archive unpacks; a file beside it tells their classes."""
     truth = _truth(request, base)
     listing = list_images(base)
     check_counts(request, base.parent, {base.name: listing}, total=_IMAGES)
@@ -112,7 +112,7 @@ def _truth(request: Request, base: Path) -> Path:
 
 
 def _read_solution(path: Path) -> dict[str, str]:
-    """The WordNet id of each picture; lines are ``ILSVRC2012_val_00048981,n03995372 85 1 499 272``.
+    """The WordNet id of each image; lines are ``ILSVRC2012_val_00048981,n03995372 85 1 499 272``.
 
     Where an image has several boxes they are all of its one class, so the first word tells.
     """

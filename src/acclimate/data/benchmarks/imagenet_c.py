@@ -15,7 +15,7 @@ from acclimate.data.benchmarks.registry import (
     SEVERITIES,
     Dataset,
     Request,
-    images_made_here,
+    generated_images,
     register_dataset,
 )
 from acclimate.data.labels import imagenet_index
@@ -59,7 +59,7 @@ def _open(request: Request) -> ImageSource:
 
 
 def _listed(request: Request) -> tuple[Path, dict[str, Listing], dict[str, int]]:
-    """Where a part lies, its pictures by class folder, and the label of each; all counted."""
+    """Where a part lies, its images by class folder, and the label of each; all counted."""
     assert request.shift is not None
     assert request.severity is not None
     base = _part(request.root, request.shift, request.severity)
@@ -69,7 +69,7 @@ def _listed(request: Request) -> tuple[Path, dict[str, Listing], dict[str, int]]
             f"expected {request.shift}/{request.severity} (of {archive}.tar) in {request.root}, "
             f"but it is not there. Missing in all: {_in_short(missing_parts(request.root))}"
         )
-    classes, made = imagenet_index(), images_made_here(request.root)
+    classes, made = imagenet_index(), generated_images(request.root)
     if made is None:
         return base, list_class_folders(request, base, classes, total=50_000, each=50), classes
     # The classes are those of the set: of whichever part has most of them.

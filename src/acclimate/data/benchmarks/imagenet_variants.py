@@ -1,4 +1,4 @@
-"""Other pictures of ImageNet's classes: renditions, hard ones, a second draw, sketches."""
+"""Other images of ImageNet's classes: renditions, hard ones, a second draw, sketches."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _base(request: Request, inside: str) -> Path:
 
 
 def _v2(request: Request) -> ClassFolders:
-    """Folders are named by class number. As text 10 comes before 2, so they are never sorted so."""
+    """Folders are named by class index. As text 10 comes before 2, so they are never sorted so."""
     assert request.split is not None
     base = _v2_folder(request.root, request.split)
     if base is None:
@@ -94,7 +94,7 @@ def _v2_missing(root: Path) -> list[str]:
 
 
 def _numbered(base: Path, count: int) -> dict[str, int]:
-    """A folder for each class number, as it is spelled here (``7``, or ``007`` in some copies)."""
+    """A folder for each class index, as it is spelled here (``7``, or ``007`` in some copies)."""
     spelled: dict[int, str] = {}
     for name in list_folders(base):
         if not (name.isascii() and name.isdigit()):

@@ -14,7 +14,7 @@ from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks.array_sets import (
     array_source,
     check_count,
-    check_pictures,
+    check_images,
     find_file,
     labelled_npz,
     plain_scaling,
@@ -34,12 +34,12 @@ _FOLDERS = ("", "mnist_m/")
 
 
 def open_mnist_m(request: Request) -> ImageSource:
-    """The pictures of a split, in colour; 32×32 as published."""
+    """The images of a split, in colour; 32×32 as published."""
     split = request.split or "test"
     npz = find_file(request.root, [f"mnist-m-{split}.npz"])
     if npz is not None:
         images, labels = labelled_npz(npz)
-        check_pictures(images, (32, 32, 3), (28, 28, 3), where=npz)
+        check_images(images, (32, 32, 3), (28, 28, 3), where=npz)
         check_count(request, str(npz), len(images), *_COUNTS[split])
         return array_source(request, images, labels, class_names=DIGITS, where=npz)
     table = _table(request.root, split)
@@ -131,13 +131,13 @@ def build_mnist_m(
     is taken from the photo's and the sign dropped: where there is no ink the photo shows, where
     there is ink its negative. Grey photos count as colour with three equal channels.
 
-    The defaults make pictures like the published ones, which say more than the article: there any
+    The defaults make images like the published ones, which say more than the article: there any
     ink is full ink, and the digit lies as it is in the middle of 32×32 pixels. (Turning the ink of
-    the published test pictures back under that mask lowers the differences between neighbouring
+    the published test images back under that mask lowers the differences between neighbouring
     pixels by a third; resized digits and other thresholds do worse or even raise them.)
 
     Photo and place are drawn anew for each digit from ``seed`` and the digit's number alone, so
-    the first hundred pictures are the same whether a hundred digits are given or all.
+    the first hundred images are the same whether a hundred digits are given or all.
 
     Args:
         digits: uint8, N×28×28 (any size will do), ink white on black as in MNIST.

@@ -28,7 +28,7 @@ __all__ = [
     "check_classes_fit",
     "check_dataset",
     "find_dataset",
-    "images_made_here",
+    "generated_images",
     "list_datasets",
     "missing_parts",
     "open_dataset",
@@ -44,7 +44,7 @@ class Dataset:
         name: as it is asked for, ``imagenet-c``.
         title: one line for a listing.
         classes: how many classes it is scored over.
-        images: how many pictures, in words.
+        images: how many images, in words.
         size: how much there is to download, in words.
         get: what to get, and from which official page.
         layout: what is expected below the root, a few lines.
@@ -55,9 +55,9 @@ class Dataset:
         severities: whether the shifts come in five severities.
         dev: the shifts on which hyper-parameters may be chosen.
         stand_ins: shifts of our own making that can be opened in the place of one of ``shifts``.
-        preprocessing: how its pictures are usually prepared; None where there is no such custom.
+        preprocessing: how its images are usually prepared; None where there is no such custom.
         missing: what is not there below a root, at a glance; None where there are no parts.
-        check: refuses what `open` would refuse before it decodes the first picture; None where
+        check: refuses what `open` would refuse before it decodes the first image; None where
             that is not known without decoding.
     """
 
@@ -113,7 +113,7 @@ class Request:
         shift: one of the record's shifts; None where it has none.
         severity: 1 to 5; None where the record has none.
         preprocessing: as asked for, or as is usual for the data set; None where neither is known.
-        cache: bytes of pictures to keep in memory; None is a third of what is available.
+        cache: bytes of images to keep in memory; None is a third of what is available.
         progress: show a progress bar when opening takes longer than a second.
         incomplete: warn of wrong counts, missing parts and unreadable files, and go on.
     """
@@ -250,7 +250,7 @@ def find_dataset(name: str) -> Dataset:
 def missing_parts(name: str, root: str | Path) -> list[str]:
     """What of a data set is not there: for refusing a long run before its first part.
 
-    A glance at folders and files, no count of pictures; empty when all parts are there.
+    A glance at folders and files, no count of images; empty when all parts are there.
     """
     record, root = find_dataset(name), Path(root).expanduser()
     if not root.exists():
@@ -281,7 +281,7 @@ def open_dataset(
         severity: 1 to 5, for data sets that have severities.
         preprocessing: how the model was fed; None is what is usual for the data set.
         classes: the model's, where they are known: a data set of others is refused.
-        cache: bytes of pictures to keep in memory; None is a third of what is available.
+        cache: bytes of images to keep in memory; None is a third of what is available.
         progress: show a progress bar on stderr when opening takes longer than a second.
         incomplete: go on, with a warning, when files or classes are missing or unreadable.
 
@@ -320,7 +320,7 @@ def check_dataset(
     severity: int | None = None,
     incomplete: bool = False,
 ) -> None:
-    """Refuse what `open_dataset` would refuse before it decodes a picture, and decode none."""
+    """Refuse what `open_dataset` would refuse before it decodes an image, and decode none."""
     record = find_dataset(name)
     request = _request(
         record,
@@ -405,8 +405,8 @@ def _severity(record: Dataset, severity: int | None) -> int | None:
     return severity
 
 
-def images_made_here(root: Path) -> int | None:
-    """How many clean pictures the manifest of a set says it was made from; None without one."""
+def generated_images(root: Path) -> int | None:
+    """How many clean images the manifest of a set says it was made from; None without one."""
     manifest = root / "manifest.json"
     if not manifest.is_file():
         return None

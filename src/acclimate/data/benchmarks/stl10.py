@@ -42,22 +42,22 @@ STL10_AS_CIFAR10 = tuple(
 """For each class of STL-10 its number in CIFAR-10; -1 for the monkey, which is not there."""
 
 _COUNTS = {"test": 8_000, "train": 5_000, "unlabeled": 100_000}
-_PICTURE = 3 * 96 * 96
+_IMAGE_BYTES = 3 * 96 * 96
 _FOLDERS = ("", "stl10_binary/")
 
 
 def open_stl10(request: Request) -> ArraySource:
-    """The pictures of a split, 96×96; ``unlabeled`` has no labels."""
+    """The images of a split, 96×96; ``unlabeled`` has no labels."""
     images, labels, where = _read(request)
     return array_source(request, images, labels, class_names=STL10_CLASSES, where=where, first=1)
 
 
 def open_stl10_as_cifar10(request: Request) -> ArraySource:
-    """The pictures a model of CIFAR-10 can name, with the numbers that it has for them.
+    """The images a model of CIFAR-10 can name, with the numbers that it has for them.
 
-    Nine classes are shared. Monkeys (a tenth of the pictures: 800 of 8,000 in the test split) are
+    Nine classes are shared. Monkeys (a tenth of the images: 800 of 8,000 in the test split) are
     left out, since no answer would be right; a model that answers frog is wrong, since STL-10 has
-    none. Pictures keep their numbers in STL-10 as names, and are resized to what the model takes,
+    none. Images keep their numbers in STL-10 as names, and are resized to what the model takes,
     32×32 unless the request says otherwise.
     """
     images, labels, where = _read(request)
@@ -84,9 +84,9 @@ def _read(request: Request) -> tuple[NDArray[np.uint8], NDArray[Any] | None, Pat
     if path is None:
         request.refuse(f"expected {split}_X.bin of STL-10 in {request.root}")
     size = path.stat().st_size
-    if not size or size % _PICTURE:
+    if not size or size % _IMAGE_BYTES:
         raise AcclimateError(
-            f"expected images of {_PICTURE:,} bytes in {path}, got {size:,} bytes; the file is "
+            f"expected images of {_IMAGE_BYTES:,} bytes in {path}, got {size:,} bytes; the file is "
             "cut short, or not of STL-10's binary version"
         )
     # Mapped: the unlabelled part alone has 2.6 GiB. Planes are stored column by column.

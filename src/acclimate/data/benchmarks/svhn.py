@@ -12,7 +12,7 @@ from acclimate.data.arrays import ArraySource
 from acclimate.data.benchmarks.array_sets import (
     array_source,
     check_count,
-    check_pictures,
+    check_images,
     find_file,
     plain_scaling,
     sound_labels,
@@ -39,7 +39,7 @@ def open_svhn(request: Request) -> ArraySource:
     stored: NDArray[Any] = content["X"]
     # Height, width, colour, number: the last axis first, and colour before height.
     images = stored.transpose(3, 2, 0, 1) if stored.ndim == 4 else stored
-    check_pictures(images, (3, 32, 32), where=path)
+    check_images(images, (3, 32, 32), where=path)
     check_count(request, str(path), len(images), _COUNTS[split])
     raw = sound_labels(content["y"], count=len(images), classes=10, where=path, first=1)
     labels = (raw.numpy() + 1) % 10  # the files write 10 for the digit 0

@@ -12,7 +12,7 @@ from acclimate.data.arrays import ArraySource
 from acclimate.data.benchmarks.array_sets import (
     array_source,
     check_count,
-    check_pictures,
+    check_images,
     find_file,
     labelled_npz,
     plain_scaling,
@@ -42,13 +42,13 @@ def open_usps(request: Request) -> ArraySource:
             request.refuse(f"expected {_TEXTS[split]}.bz2 of USPS in {request.root}{hint}")
         where = text
         images, labels = read_libsvm(text)
-    check_pictures(images, (_SIDE, _SIDE), where=where)
+    check_images(images, (_SIDE, _SIDE), where=where)
     check_count(request, str(where), len(images), _COUNTS[split])
     return array_source(request, images, labels, class_names=DIGITS, where=where)
 
 
 def read_libsvm(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pictures and labels of USPS as LIBSVM's page has it, packed (.bz2) or not.
+    """Images and labels of USPS as LIBSVM's page has it, packed (.bz2) or not.
 
     A line is a label, 1 to 10 for the digits 0 to 9, and ``number:value`` for the pixels 1 to 256.
     Values from -1 to 1 become 0 to 255, rounded. A pixel that is left out is 0, as everywhere in
@@ -85,8 +85,8 @@ def read_libsvm(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
             f"expected pixels from -1 to 1 in {path}, got others in {len(wrong)} lines (first: "
             f"{wrong[0] + 1})"
         )
-    pictures = np.rint((values + 1) * 127.5).astype(np.uint8)
-    return pictures.reshape(-1, _SIDE, _SIDE), labels
+    images = np.rint((values + 1) * 127.5).astype(np.uint8)
+    return images.reshape(-1, _SIDE, _SIDE), labels
 
 
 def _find(root: Path, split: str) -> Path | None:

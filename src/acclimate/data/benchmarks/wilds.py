@@ -101,7 +101,7 @@ _FMOW_CLASS = {name: number for number, name in enumerate(FMOW_CLASSES)}
 
 @dataclass(frozen=True)
 class Row:
-    """A picture of a table: its file below the data set's folder, its class, its split."""
+    """An image of a table: its file below the data set's folder, its class, its split."""
 
     file: str
     label: int
@@ -139,9 +139,9 @@ def read_rxrx1(path: Path) -> Iterator[Row]:
 def read_fmow(path: Path) -> Iterator[Row]:
     """Rows of FMoW's rgb_metadata.csv, numbered as they come; sequestered ones are left out.
 
-    Pictures of the table's ``val`` and ``test`` parts are ``id_val`` and ``id_test`` if taken
+    Images of the table's ``val`` and ``test`` parts are ``id_val`` and ``id_test`` if taken
     before 2013, out of distribution from 2013 (``val``) and from 2016 (``test``), and in no
-    official split otherwise. Training pictures count until the end of 2012.
+    official split otherwise. Training images count until the end of 2012.
     """
     for number, line in enumerate(_lines(path, ("split", "category", "timestamp"))):
         part = line["split"]
@@ -219,7 +219,7 @@ def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[_Line]:
 
 
 CAMELYON17_CLASSES = ("normal", "tumor")
-# Scaled to 0..1 only; how pictures are standardised is not for this record to say.
+# Scaled to 0..1 only; how images are standardised is not for this record to say.
 _RXRX1_PIXELS = Preprocessing(size=(256, 256), mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
@@ -234,7 +234,7 @@ def open_camelyon17(request: Request) -> ImageSource:
 def open_rxrx1(request: Request) -> ImageSource:
     """Cells under a fluorescence microscope, 256×256: which of 1,139 treatments did they get?
 
-    The models published with WILDS were fed pictures standardised one by one, each channel by its
+    The models published with WILDS were fed images standardised one by one, each channel by its
     own mean and deviation, which no fixed mean can express. So that is done unless the request has
     a preprocessing, and the source then hands out model input.
     """
@@ -245,7 +245,7 @@ def open_rxrx1(request: Request) -> ImageSource:
 
 
 def open_fmow(request: Request) -> ImageSource:
-    """Satellite pictures, 224×224: which of 62 kinds of building or land use?
+    """Satellite images, 224×224: which of 62 kinds of building or land use?
 
     ``val`` was taken from 2013, ``test`` from 2016; training and ``id_`` splits are older.
     """
@@ -254,11 +254,11 @@ def open_fmow(request: Request) -> ImageSource:
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
-    """Where one of them lists its pictures, and how many there are of each split."""
+    """Where one of them lists its images, and how many there are of each split."""
 
     folder: str
     name: str
-    pictures: str
+    images: str
     read: Callable[[Path], Iterator[Row]]
     counts: Mapping[str, int]
 
@@ -273,7 +273,7 @@ class _Table:
         return table.parent, rows
 
     def check(self, request: Request) -> None:
-        """Refuse what is not whole, without a look into any picture."""
+        """Refuse what is not whole, without a look into any image."""
         folder, rows = self.rows(request)
         check_listed(request, folder, [row.file for row in rows])
 
@@ -281,7 +281,7 @@ class _Table:
         """What is not there, at a glance."""
         folder = self._place(root)
         gone = [] if (folder / self.name).is_file() else [self.name]
-        return gone + ([] if (folder / self.pictures).is_dir() else [f"{self.pictures}/"])
+        return gone + ([] if (folder / self.images).is_dir() else [f"{self.images}/"])
 
     def _place(self, root: Path) -> Path:
         return root if (root / self.name).is_file() else root / self.folder
@@ -305,17 +305,17 @@ def _open(
     )
 
 
-# The number of pictures in each official split is that of Koh et al., 2021.
+# The number of images in each official split is that of Koh et al., 2021.
 _CAMELYON17 = _Table(
-    folder="camelyon17_v1.0", name="metadata.csv", pictures="patches", read=read_camelyon17,
+    folder="camelyon17_v1.0", name="metadata.csv", images="patches", read=read_camelyon17,
     counts={"test": 85_054, "val": 34_904, "id_val": 33_560, "train": 302_436},
 )  # fmt: skip
 _RXRX1 = _Table(
-    folder="rxrx1_v1.0", name="metadata.csv", pictures="images", read=read_rxrx1,
+    folder="rxrx1_v1.0", name="metadata.csv", images="images", read=read_rxrx1,
     counts={"test": 34_432, "val": 9_854, "id_test": 40_612, "train": 40_612},
 )  # fmt: skip
 _FMOW = _Table(
-    folder="fmow_v1.1", name="rgb_metadata.csv", pictures="images", read=read_fmow,
+    folder="fmow_v1.1", name="rgb_metadata.csv", images="images", read=read_fmow,
     counts={"test": 22_108, "val": 19_915, "id_test": 11_327, "id_val": 11_483, "train": 76_863},
 )  # fmt: skip
 

@@ -84,23 +84,23 @@ def _created(path: Path, shape: tuple[int, ...]) -> np.memmap:
 
 
 class Store(ABC):
-    """Where corrupted pictures go. Parts can be written in any order and by any thread."""
+    """Where corrupted images go. Parts can be written in any order and by any thread."""
 
     storage: str
 
     @abstractmethod
     def missing(self, name: str, severity: int) -> NDArray[np.int64]:
-        """The numbers of the pictures that are not there yet."""
+        """The numbers of the images that are not there yet."""
 
     @abstractmethod
     def write(
         self, name: str, severity: int, numbers: NDArray[np.int64], images: NDArray[np.uint8]
     ) -> None:
-        """Keep pictures N×H×W×C."""
+        """Keep images N×H×W×C."""
 
     @abstractmethod
     def finish(self, name: str, severity: int) -> None:
-        """All pictures of this part are there."""
+        """All images of this part are there."""
 
 
 class JpegStore(Store):
@@ -113,7 +113,7 @@ class JpegStore(Store):
         self._files = _jpeg_files(source)
 
     def missing(self, name: str, severity: int) -> NDArray[np.int64]:
-        """The numbers of the pictures without a file."""
+        """The numbers of the images without a file."""
         folder = self._folder(name, severity)
         there = {
             os.path.relpath(os.path.join(path, file), folder)
@@ -126,14 +126,14 @@ class JpegStore(Store):
     def write(
         self, name: str, severity: int, numbers: NDArray[np.int64], images: NDArray[np.uint8]
     ) -> None:
-        """A file for each picture; a process that is killed leaves none half written."""
+        """A file for each image; a process that is killed leaves none half written."""
         for number, pixels in zip(numbers, images, strict=True):
             path = self._folder(name, severity) / self._files[number]
             path.parent.mkdir(parents=True, exist_ok=True)
             partial = path.with_name(f".{path.name}.partial")
-            picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+            image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
             try:
-                picture.save(partial, "JPEG", quality=JPEG_QUALITY)
+                image.save(partial, "JPEG", quality=JPEG_QUALITY)
                 os.replace(partial, path)
             finally:
                 partial.unlink(missing_ok=True)
@@ -146,7 +146,7 @@ class JpegStore(Store):
 
 
 def _jpeg_files(source: ImageSource) -> list[str]:
-    """A file for each picture: by its own name, or by its number in the folder of its label."""
+    """A file for each image: by its own name, or by its number in the folder of its label."""
     own = [PurePosixPath(name) for name in source.names]
     if all(path.suffix.lower() in EXTENSIONS for path in own):
         stems = [str(path.with_suffix("")) for path in own]
@@ -190,7 +190,7 @@ class ArrayStore(Store):
             write_files({out / "labels.npy": lambda path: _save(path, whole)})
 
     def missing(self, name: str, severity: int) -> NDArray[np.int64]:
-        """The numbers of the pictures that were not written."""
+        """The numbers of the images that were not written."""
         final, start = self._place(name, severity)
         if final.exists():
             return np.zeros(0, np.int64)

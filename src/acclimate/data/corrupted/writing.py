@@ -27,7 +27,7 @@ from acclimate.data.corruptions import (
     TEST,
     Preset,
     constants,
-    corrupt_numbered,
+    corrupt_indexed,
     named_in_results,
 )
 from acclimate.data.labels import ClassList, labels_of_paths
@@ -95,7 +95,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-"""Raised when the same call would write other pictures, so that the two are not mixed."""
+"""Raised when the same call would write other images, so that the two are not mixed."""
 
 # What has to be the same for two calls to add to one data set, and what to call it.
 _IDENTITY = {
@@ -103,7 +103,7 @@ _IDENTITY = {
     "preset": "preset",
     "seed": "seed",
     "images": "number of images",
-    "source": "pictures (by their digest)",
+    "source": "images (by their digest)",
     "labels": "labels (by their digest)",
     "prepared": "preparation",
     "storage": "storage",
@@ -195,7 +195,7 @@ _VALUES_AT_ONCE = 2**23
 
 @dataclass(frozen=True)
 class Written:
-    """What a call made: how many pictures now, and how many were there before."""
+    """What a call made: how many images now, and how many were there before."""
 
     out: Path
     made: int
@@ -219,7 +219,7 @@ def write_corrupted(
     other shifts are added to what is there. ``manifest.json`` holds seed and constants.
 
     Args:
-        source: clean uint8 pictures, from `open_images`.
+        source: clean uint8 images, from `open_images`.
         out: a folder of its own.
         preset: whose constants and layout, ``"imagenet"`` or ``"cifar"``.
         shifts: ``all``, ``dev``, ``test``, names, or names with a severity (``fog:3``).
@@ -230,7 +230,7 @@ def write_corrupted(
     out = Path(out).expanduser()
     check_call(out, preset=preset, shifts=shifts, seed=seed, workers=workers)
     if source.preprocessing is None:
-        raise AcclimateError("expected uint8 pictures to corrupt, got float model input")
+        raise AcclimateError("expected uint8 images to corrupt, got float model input")
     check_sides(source.preprocessing)
     chosen = choose_shifts(shifts)
     channels, height, width = source.preprocessing.shape
@@ -274,7 +274,7 @@ def write_corrupted(
 def check_call(
     out: Path, *, preset: str, shifts: Sequence[str], seed: int, workers: int | None
 ) -> None:
-    """Refuse what can be refused before a picture is read."""
+    """Refuse what can be refused before an image is read."""
     if preset not in PRESETS:
         raise unknown_name("preset", str(preset), PRESETS)
     for what, value, least in (("seed", seed, 0), ("workers", workers, 1)):
@@ -301,7 +301,7 @@ class _Job:
     cores: int
 
     def run(self, chosen: dict[str, tuple[int, ...]], bar: tqdm) -> int:
-        """Make what is missing; how many pictures that was."""
+        """Make what is missing; how many images that was."""
         made = 0
         with _one_thread_each(), ThreadPoolExecutor(self.cores) as pool:
             for name, severity in ((name, s) for name, each in chosen.items() for s in each):
@@ -327,7 +327,7 @@ class _Job:
         def make() -> int:
             numbers = torch.from_numpy(some)
             clean = self.source.read(numbers)
-            images = corrupt_numbered(
+            images = corrupt_indexed(
                 clean, numbers, name, severity, preset=self.preset, seed=self.seed
             )
             pixels = images.permute(0, 2, 3, 1).numpy()

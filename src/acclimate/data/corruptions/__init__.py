@@ -1,9 +1,9 @@
 """The common corruptions of Hendrycks & Dietterich (2019): seeded, at any size, on batches.
 
-`corrupt` makes a shifted picture of a clean one. The corruptions and the constants of their five
+`corrupt` makes a shifted image of a clean one. The corruptions and the constants of their five
 severities follow the definitions published with ImageNet-C and CIFAR-10-C
 (https://arxiv.org/abs/1903.12261); each family has a file of its own, and a corruption is one
-function on a batch of pictures, in torch, that a decorator makes known.
+function on a batch of images, in torch, that a decorator makes known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from acclimate.data.corruptions.corrupt import (
     Preset,
     constants,
     corrupt,
-    corrupt_numbered,
+    corrupt_indexed,
     corruptions,
 )
 from acclimate.data.corruptions.frost import frost_kind, named_in_results
@@ -35,7 +35,7 @@ __all__ = [
     "colour",
     "constants",
     "corrupt",
-    "corrupt_numbered",
+    "corrupt_indexed",
     "corruptions",
     "digital",
     "elastic",

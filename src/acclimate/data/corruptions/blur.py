@@ -39,7 +39,7 @@ def defocus_blur(images: Tensor, *, radius: float, alias_blur: float) -> Tensor:
 def motion_blur(
     images: Tensor, draws: Draws, *, radius: float, sigma: float, angle_degrees: tuple[float, float]
 ) -> Tensor:
-    """Trail every point along a straight line, at an angle drawn for the picture."""
+    """Trail every point along a straight line, at an angle drawn for the image."""
     low, high = angle_degrees
     angles = draws.uniform(1)[:, 0] * (high - low) + low
     kernels = motion_kernels(angles, radius=radius, sigma=sigma)
@@ -49,7 +49,7 @@ def motion_blur(
 
 @corruption()
 def zoom_blur(images: Tensor, *, zoom_stop: float, zoom_step: float) -> Tensor:
-    """Average the picture with enlargements of its middle, from 1 up to ``zoom_stop``."""
+    """Average the image with enlargements of its middle, from 1 up to ``zoom_stop``."""
     levels = _levels(images)
     zooms = np.arange(1, zoom_stop, zoom_step).tolist()
     # Kept transposed, so that both axes are enlarged as rows: whole rows are quick to pick out.

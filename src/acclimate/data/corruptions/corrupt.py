@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acclimate.data.corruptions.draws import Draws, picture_keys
+from acclimate.data.corruptions.draws import Draws, image_keys
 from acclimate.data.corruptions.filters import Pixels, grey_to_rgb, quantize, rgb_to_grey
 from acclimate.data.corruptions.registry import REGISTRY, Corruption
 from acclimate.data.names import DEV, SEVERITIES, TEST
@@ -22,13 +22,13 @@ __all__ = [
     "Preset",
     "constants",
     "corrupt",
-    "corrupt_numbered",
+    "corrupt_indexed",
     "corruptions",
     "from_batch",
     "to_batch",
 ]
 
-SMALLEST_SIDE = 4  # Below this, a forgotten batch axis (H × W × 3) could pass for grey pictures.
+SMALLEST_SIDE = 4  # Below this, a forgotten batch axis (H × W × 3) could pass for grey images.
 
 
 def to_batch(images: Pixels | Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def to_batch(images: Pixels | Tensor) -> Tensor:
     if batch.ndim != 4 or batch.shape[1] not in (1, 3) or min(batch.shape[2:]) < SMALLEST_SIDE:
         raise AcclimateError(
             f"expected a batch of {accepted} with sides of at least {SMALLEST_SIDE} px, "
-            f"got shape {tuple(images.shape)}; a single picture needs a leading axis (images[None])"
+            f"got shape {tuple(images.shape)}; a single image needs a leading axis (images[None])"
         )
     return batch
 
@@ -152,11 +152,11 @@ def corrupt(
     seed: int = 0,
     start: int = 0,
 ) -> Pixels | Tensor:
-    """Corrupt a batch of pictures as ImageNet-C or CIFAR-10-C would, where the batch lies.
+    """Corrupt a batch of images as ImageNet-C or CIFAR-10-C would, where the batch lies.
 
     Image ``i`` draws its randomness from ``(seed, start + i, name, severity)`` alone, so a data
     set comes out the same however it is cut into batches: pass as ``start`` the index of the
-    first image of the batch. Sides may differ and be as short as 4 px. A one-channel picture is
+    first image of the batch. Sides may differ and be as short as 4 px. A one-channel image is
     three equal channels: where a corruption brings colour, its luma is returned.
 
     Args:
@@ -185,17 +185,17 @@ def corrupt(
     settings = constants(name, severity, preset=preset)
     batch = to_batch(images)
     numbers = torch.arange(start, start + len(batch))
-    keys = picture_keys(numbers, seed=int(seed), name=name, severity=int(severity))
+    keys = image_keys(numbers, seed=int(seed), name=name, severity=int(severity))
     return from_batch(_corrupt_batch(REGISTRY[name], batch, keys, settings), like=images)
 
 
 @torch.no_grad()
-def corrupt_numbered(
+def corrupt_indexed(
     images: Tensor, numbers: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0
 ) -> Tensor:
-    """`corrupt` for uint8 pictures N×C×H×W of any numbers in their data set, in any order."""
+    """`corrupt` for uint8 images N×C×H×W of any numbers in their data set, in any order."""
     settings = constants(name, severity, preset=preset)
-    keys = picture_keys(numbers, seed=seed, name=name, severity=severity)
+    keys = image_keys(numbers, seed=seed, name=name, severity=severity)
     return _corrupt_batch(REGISTRY[name], to_batch(images), keys, settings)
 
 

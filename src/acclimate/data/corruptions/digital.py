@@ -29,11 +29,11 @@ __all__ = [
 
 @corruption(many=True)
 def pixelate(images: Tensor, *, scale: float) -> Tensor:
-    """Shrink the picture by box averages and blow it up again."""
+    """Shrink the image by box averages and blow it up again."""
     height, width = images.shape[-2:]
     small = (max(1, int(width * scale)), max(1, int(height * scale)))
     if images.device.type == "cpu":  # Pillow shrinks faster there than a matrix does
-        levels = _each(images, lambda picture: picture.resize(small, Image.Resampling.BOX))
+        levels = _each(images, lambda image: image.resize(small, Image.Resampling.BOX))
     else:
         # Two passes, each rounded to eight bits, as Pillow does it.
         levels = images.to(torch.float32)
@@ -53,24 +53,22 @@ def jpeg_compression(images: Tensor, *, quality: int) -> Tensor:
 
 
 def stored_as_jpeg(images: Tensor, *, quality: int) -> Tensor:
-    """uint8 pictures as they come back from JPEG files."""
+    """uint8 images as they come back from JPEG files."""
 
-    def stored(picture: Image.Image) -> Image.Image:
+    def stored(image: Image.Image) -> Image.Image:
         buffer = BytesIO()
-        picture.save(buffer, "JPEG", quality=quality)
+        image.save(buffer, "JPEG", quality=quality)
         return Image.open(buffer, formats=("JPEG",))
 
     return _each(images, stored)
 
 
 def _each(images: Tensor, change: Callable[[Image.Image], Image.Image]) -> Tensor:
-    """Pictures changed one by one by Pillow, N×C×H×W in the memory order N×H×W×C."""
-    pictures = images.permute(0, 2, 3, 1).numpy(force=True)
-    if pictures.shape[-1] == 1:
-        pictures = pictures[..., 0]
-    first, *others = pictures
+    """Images changed one by one by Pillow, N×C×H×W in the memory order N×H×W×C."""
+    arrays = images.permute(0, 2, 3, 1).numpy(force=True)
+    first, *others = arrays[..., 0] if arrays.shape[-1] == 1 else arrays
     changed = np.asarray(change(Image.fromarray(first)))
-    together = np.empty((len(pictures), *changed.shape), np.uint8)
+    together = np.empty((len(arrays), *changed.shape), np.uint8)
     together[0] = changed
     for place, pixels in zip(together[1:], others, strict=True):
         place[...] = np.asarray(change(Image.fromarray(pixels)))
@@ -109,7 +107,7 @@ def brightness(images: Tensor, *, add_to_value: float) -> Tensor:
 
 @corruption()
 def contrast(images: Tensor, *, factor: float) -> Tensor:
-    """Draw every channel towards its mean over the picture."""
+    """Draw every channel towards its mean over the image."""
     levels = images.to(torch.float32, memory_format=torch.contiguous_format)
     # Summed as whole numbers, the mean is the same on any device.
     total = images.sum(dim=(2, 3), keepdim=True, dtype=torch.int64)
@@ -157,7 +155,7 @@ def elastic_transform(
 def _sampled(images: Tensor, places: Tensor, *, ends_twice: bool) -> Tensor:
     """Interpolate between pixels, N×C×H×W, at places N×2×H×W; beyond its edges, a reflection.
 
-    Torch's scale of places goes from edge to edge of the picture where the reflection has the last
+    Torch's scale of places goes from edge to edge of the image where the reflection has the last
     pixels twice, and from middle to middle of the last pixels where it has them once.
     """
     return functional.grid_sample(

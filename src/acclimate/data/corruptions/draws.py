@@ -1,6 +1,6 @@
-"""Random numbers that hang on the picture alone: the same in any batch and on any device.
+"""Random numbers that depend on the image alone: the same in any batch and on any device.
 
-A counter is hashed with the picture's key (SplitMix64), so that every number can be computed by
+A counter is hashed with the image's key (SplitMix64), so that every number can be computed by
 itself: no generator is stepped through, nothing is drawn on the host for a GPU. The hash is whole
 numbers and the normals come from a table, so that CPU and GPU agree to the last bit.
 """
@@ -15,7 +15,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
-__all__ = ["LEVELS", "Draws", "picture_keys"]
+__all__ = ["LEVELS", "Draws", "image_keys"]
 
 LEVELS = 2**16
 """How many different values a `Draws.levels` has."""
@@ -25,8 +25,8 @@ _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64), (31, 1))
 
 
-def picture_keys(numbers: Tensor, *, seed: int, name: str, severity: int) -> Tensor:
-    """One key for each picture, by its number in its data set (int64)."""
+def image_keys(numbers: Tensor, *, seed: int, name: str, severity: int) -> Tensor:
+    """One key for each image, by its number in its data set (int64)."""
     # Keyed by name, not by a position in a list, which would move when names are added.
     what = hashlib.blake2b(f"{seed}/{name}/{severity}".encode(), digest_size=8).digest()
     base = int.from_bytes(what, "little", signed=True)
@@ -34,9 +34,9 @@ def picture_keys(numbers: Tensor, *, seed: int, name: str, severity: int) -> Ten
 
 
 class Draws:
-    """Draws for a batch of pictures; each call goes on where the last one stopped.
+    """Draws for a batch of images; each call goes on where the last one stopped.
 
-    >>> keys = picture_keys(torch.arange(3), seed=0, name="fog", severity=1)
+    >>> keys = image_keys(torch.arange(3), seed=0, name="fog", severity=1)
     >>> torch.equal(Draws(keys).normal(8, 8)[1:2], Draws(keys[1:2]).normal(8, 8))
     True
     """
@@ -60,7 +60,7 @@ class Draws:
     def normal(self, *shape: int) -> Tensor:
         """float32 standard normals, N × shape.
 
-        There are 65,536 different ones, out to ±4.3: a picture of 8 bits cannot tell.
+        There are 65,536 different ones, out to ±4.3: an image of 8 bits cannot tell.
         """
         table = _normal_quantiles(self._keys.device)
         return table.index_select(0, self.levels(*shape).view(-1)).view(-1, *shape)

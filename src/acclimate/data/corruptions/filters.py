@@ -33,7 +33,7 @@ Edge: TypeAlias = Literal["repeat", "mirror", "reflect"]
 def gaussian(images: Tensor, sigma: float, *, edge: Edge, truncate: float = 4.0) -> Tensor:
     """Blur float images N×C×H×W by a Gaussian cut off at ``truncate`` sigma.
 
-    A matrix for each axis does it: any sigma costs the same, however far beyond the picture it
+    A matrix for each axis does it: any sigma costs the same, however far beyond the image it
     reaches, and the edges need no padding.
     """
     if sigma <= 0:
@@ -92,7 +92,7 @@ def convolve(images: Tensor, kernels: Tensor, *, edge: Edge) -> Tensor:
 def pad(images: Tensor, vertical: int, horizontal: int, *, edge: Edge) -> Tensor:
     """Images with ``vertical`` rows more above and below, ``horizontal`` columns more at sides.
 
-    Unlike torch's alone, this reaches any number of times over a small picture.
+    Unlike torch's alone, this reaches any number of times over a small image.
     """
     height, width = images.shape[-2:]
     margins = (horizontal, horizontal, vertical, vertical)
@@ -111,7 +111,7 @@ def _padded_indices(side: int, reach: int, edge: Edge, device: torch.device) -> 
 
 
 def _inside(indices: _Indices, side: int, edge: Edge) -> _Indices:
-    """Where in the picture the pixels at these indices are taken from."""
+    """Where in the image the pixels at these indices are taken from."""
     if edge == "repeat" or side == 1:
         return np.clip(indices, 0, side - 1)
     ends = 1 if edge == "reflect" else 0  # whether the last pixel comes twice
@@ -139,7 +139,7 @@ def motion_kernels(angles_degrees: Tensor, *, radius: float, sigma: float) -> Te
 
     As ImageMagick has it, a pixel becomes the mean of 2·radius + 1 pixels ahead of it: every next
     one a pixel farther along the angle (0 is to the right, 90 down), rounded to the grid, with
-    the weights of one half of a Gaussian. To be correlated with the picture, edge pixels repeated.
+    the weights of one half of a Gaussian. To be correlated with the image, edge pixels repeated.
 
     >>> motion_kernels(torch.tensor([0.0, 90.0]), radius=1, sigma=1.0)[:, 2:, 2:]
     tensor([[[0.5741, 0.3482, 0.0777],

@@ -1,4 +1,4 @@
-"""Frost: ice on the window through which the picture is taken."""
+"""Frost: ice on the window through which the image is taken."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def texture(index: int, *, kind: FrostKind) -> Tensor:
     if kind == "frost":
         folder = _published_folder()
         assert folder is not None
-        with Image.open(folder / _PUBLISHED[index]) as picture:
-            pixels = np.array(picture.convert("RGB"))
+        with Image.open(folder / _PUBLISHED[index]) as image:
+            pixels = np.array(image.convert("RGB"))
     else:
         pixels = _grown(_GROWN[index], np.random.default_rng(index))
     return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
@@ -194,9 +194,9 @@ def frost(
     frost_weight: float,
     overlay_scale: float,
 ) -> Tensor:
-    """Add a piece, cut at random, of one of five pictures of ice.
+    """Add a piece, cut at random, of one of five images of ice.
 
-    The published pictures are used where the package ``imagecorruptions`` brings them, and five
+    The published images are used where the package ``imagecorruptions`` brings them, and five
     grown by rule otherwise: `frost_kind` tells which.
     """
     height, width = images.shape[-2:]
@@ -269,13 +269,13 @@ def _end_to_end(
     kind: FrostKind, scales: tuple[float, ...], device: torch.device
 ) -> tuple[Tensor, list[tuple[int, int]]]:
     """The textures' pixels, 3 × all of them, and their heights and widths."""
-    pictures = [resized(texture(i, kind=kind), scale) for i, scale in enumerate(scales)]
-    values = torch.cat([picture.flatten(1) for picture in pictures], dim=1)
-    return values.to(device), [(picture.shape[1], picture.shape[2]) for picture in pictures]
+    textures = [resized(texture(i, kind=kind), scale) for i, scale in enumerate(scales)]
+    values = torch.cat([each.flatten(1) for each in textures], dim=1)
+    return values.to(device), [(each.shape[1], each.shape[2]) for each in textures]
 
 
-def resized(picture: Tensor, scale: float) -> Tensor:
-    """A uint8 picture 3×H×W, ``scale`` times as large, by linear interpolation.
+def resized(image: Tensor, scale: float) -> Tensor:
+    """A uint8 image 3×H×W, ``scale`` times as large, by linear interpolation.
 
     As OpenCV's ``resize`` has it: nothing is smoothed first, so that a fifth of the size keeps
     every fifth pixel.
@@ -283,7 +283,7 @@ def resized(picture: Tensor, scale: float) -> Tensor:
     >>> resized(torch.arange(30, dtype=torch.uint8).view(3, 1, 10), 0.2)[0]
     tensor([[2, 7]], dtype=torch.uint8)
     """
-    values = picture.to(torch.float64)
+    values = image.to(torch.float64)
     for axis in (1, 2):
         side = values.shape[axis]
         centres = (torch.arange(max(1, round(side * scale)), dtype=torch.float64) + 0.5) / scale

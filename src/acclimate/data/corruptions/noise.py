@@ -2,7 +2,7 @@
 
 Every channel of every pixel has a draw of its own, in the order of arrays of pixels (height, width,
 channels), whose memory then is gone through once. The constants are meant for values from 0 to 1;
-here they are scaled instead of the picture, which spares a pass and the rounding of a division.
+here they are scaled instead of the image, which spares a pass and the rounding of a division.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Corruption:
     Attributes:
         random: it takes `Draws` as second argument.
         colour: it is always given three channels.
-        many: its costs are by the call rather than by the pixel; it wants many pictures at once.
+        many: its costs are by the call rather than by the pixel; it wants many images at once.
         host: it works on the CPU alone.
     """
 

@@ -62,7 +62,7 @@ def chamfer_distance(edges: Tensor, *, limit: int) -> Tensor:
     tensor([[[0., 1., 2., 2.]]])
     """
     count, height, width = edges.shape
-    # Laid out as one long line, a step is an offset. Rows and pictures are as far apart as
+    # Laid out as one long line, a step is an offset. Rows and images are as far apart as
     # distances go, so that no way leads from one to the next; beyond the rim no edge is nearer.
     pitch = width + limit
     field = torch.full(
@@ -183,7 +183,7 @@ def spatter(
 ) -> Tensor:
     """Splash liquid on the lens wherever smoothed noise rises above ``threshold``.
 
-    Water brightens the picture by up to ``intensity_or_mud_sigma``, in relief as if lit from one
+    Water brightens the image by up to ``intensity_or_mud_sigma``, in relief as if lit from one
     side; mud covers it, but for the rim of a splash, as wide as ``intensity_or_mud_sigma``.
     """
     noise = draws.normal(1, *images.shape[-2:])
@@ -198,7 +198,7 @@ def spatter(
     # As in the published code, a byte wraps around beyond full scale. Few layers rise that high.
     depth = (liquid * 255).to(torch.int16).bitwise_and_(255).masked_fill_(liquid < threshold, 0)
     shine = _relief(depth[:, 0])[:, None].mul_(depth)
-    # A picture without a drop on it is left as it is.
+    # An image without a drop on it is left as it is.
     brightest = shine.amax(dim=(2, 3), keepdim=True).clamp_(min=1)
     shine *= intensity_or_mud_sigma / brightest
     return levels.addcmul_(shine, _colour(_WATER, images.device))

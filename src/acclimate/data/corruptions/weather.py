@@ -91,9 +91,9 @@ def snow(
     image_weight: float,
     angle_degrees: tuple[float, float],
 ) -> Tensor:
-    """Whiten the picture and let streaks of flakes fall before it, and once more upside down.
+    """Whiten the image and let streaks of flakes fall before it, and once more upside down.
 
-    Flakes are the peaks of magnified noise, drawn out at an angle of their own in every picture.
+    Flakes are the peaks of magnified noise, drawn out at an angle of their own in every image.
     """
     height, width = images.shape[-2:]
     small = (math.ceil(height / zoom), math.ceil(width / zoom))
