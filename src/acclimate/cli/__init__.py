@@ -30,17 +30,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"acclimate: {error}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
-        print(f"acclimate: interrupted{_goes_on(args)}", file=sys.stderr)
+        print(f"acclimate: interrupted{_resuming(args)}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # `acclimate list models | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
 
 
-def _goes_on(args: argparse.Namespace) -> str:
-    """Whether the same command goes on where it stopped, for those that can."""
-    place = getattr(args, "kept_in", None)
+def _resuming(args: argparse.Namespace) -> str:
+    """Whether the same command resumes where it stopped, for those that can."""
+    place = args.resumes_from
     if place is None:
         return ""
     kept = getattr(args, place) is not None
-    return f"; {'the same command goes on' if kept else f'with --{place} it would go on'}"
+    return f"; {'the same command resumes' if kept else f'with --{place} it could resume'}"

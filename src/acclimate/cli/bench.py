@@ -7,13 +7,16 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from acclimate.cli.output import dimension_word
-from acclimate.cli.sweep_options import (
+from acclimate.cli.options import (
     SCORE,
-    add_choice_option,
-    add_plan_options,
-    add_sweep_options,
+    add_choice,
+    add_command,
+    add_engine,
+    add_json,
+    add_plan,
+    add_quiet,
 )
+from acclimate.cli.output import dimension_word
 from acclimate.table import Table
 from acclimate.text import Score
 
@@ -22,29 +25,61 @@ if TYPE_CHECKING:
     from acclimate.bench import Table as ResultTable
     from acclimate.bench.sweep import Outcome
 
-__all__ = ["add_options", "run"]
+__all__ = ["add_parser"]
+
+_DESCRIPTION = """\
+Run models × data sets × shifts × recipes × options × seeds, and keep the
+results in a store.
+
+What is in the store already is not run again: the same command resumes where
+it was stopped. Exit status: 0; 1 when jobs failed (the same command tries them
+again); 2 for a mistake in the call.
+
+examples:
+  acclimate bench --models acclimate:wrn-40-2-augmix-cifar10 \\
+      --datasets cifar10 --root data/ --shifts cifar/dev \\
+      --recipes none bn ent rpl --seeds 0 1 2 --lr 1e-2,1e-3 --store sweep.db
+  acclimate bench --plan plan.yaml --store sweep.db --dry-run
+  acclimate bench --plan plan.yaml --store sweep.db --workers 4
+"""
 
 
-def add_options(parser: Any) -> None:
-    """The options of the command, with the names that a plan's file has."""
-    add = parser.add_argument
-    add("--plan", metavar="FILE", help="a YAML file with these names; options here win over it")
-    add_plan_options(parser)
-    chosen = "options for each model and recipe, as acclimate tune --out wrote them"
-    add_choice_option(parser, chosen)
-    order = (
-        "in which order the images come: stationary (default), online, correlated[:0.1], single; "
+def add_parser(commands: Any) -> None:
+    """``acclimate bench`` and its options, with the names that a plan's file has."""
+    groups = add_command(
+        commands,
+        "bench",
+        run,
+        summary="compare many models, shifts and recipes; results go to a store",
+        description=_DESCRIPTION,
+        usage="--store FILE [options]",
+        resumes_from="store",
     )
-    groups = "through a group of shifts (cifar/test:5): continual, gradual, mixed"
-    add("--settings", "--setting", nargs="+", metavar="NAME", help=order + groups)
+    plan = "a YAML file with the names of these options; options given here win over it"
+    groups.data.add_argument("--plan", metavar="FILE", help=plan)
+    add_plan(groups)
+    add = groups.method.add_argument
+    add("--epochs", metavar="N[,...]", help="short for --set epochs=N[,...]")
+    add_choice(groups.method, "options for each model and recipe, from acclimate tune --out")
+    order = (
+        "order of the images: stationary (default), online, correlated[:0.1], single; "
+        "through a group of shifts (cifar/test:5): continual, gradual, mixed"
+    )
+    add("--settings", "--setting", nargs="+", metavar="NAME", help=order)
     lost = "also measure the error on clean images afterwards"
     add("--forgetting", action="store_true", default=None, help=lost)
+    add = groups.output.add_argument
+    add("--store", metavar="FILE", required=True, help="file of results, made where missing")
+    add_json(groups)
+    add_quiet(groups)
+    add = groups.running.add_argument
+    add("--dry-run", action="store_true", help="print what would be run, and run nothing")
     add("--score", choices=get_args(Score), default="epochs", help=SCORE)
-    add_sweep_options(parser)
+    add_engine(groups)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run what is missing of a plan, and show the mean errors."""
+    """Run what is missing of a plan, and print the mean errors."""
     from acclimate.cli.bench_plan import jobs_and_marks, plan_of
     from acclimate.cli.sweep import INTERRUPTED, OK, SOME_FAILED, dry_run, sweep_plan
 

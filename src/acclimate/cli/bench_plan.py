@@ -10,6 +10,7 @@ from typing import Any
 
 from acclimate.bench import Job, Plan
 from acclimate.bench.choices import chosen_jobs, read_choices
+from acclimate.cli.options import assignments
 from acclimate.errors import AcclimateError
 
 __all__ = ["jobs_and_marks", "plan_of"]
@@ -41,7 +42,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
     roots = _by_name(args.root, plan.datasets, what="--root")
     plan = replace(
         plan,
-        options=_merged(plan.options, _grid(args.set, plan.recipes)),
+        options=_merged(plan.options, _grid(assignments(args), plan.recipes)),
         roots={**plan.roots, **roots},
         weights={**plan.weights, **_by_name(args.weights, plan.models, what="--weights")},
     )

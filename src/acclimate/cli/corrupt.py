@@ -5,15 +5,57 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.images import check_path
+from acclimate.cli.options import add_command, add_json, add_quiet
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
     from acclimate.data import ImageSource
 
-__all__ = ["run"]
+__all__ = ["add_parser"]
+
+_DESCRIPTION = """\
+Turn clean images into a corrupted data set on disk.
+
+imagenet: OUT/fog/3/CLASS/NAME.JPEG, quality 85. cifar: OUT/fog.npy, five
+severities in a row, and labels.npy; a single severity becomes OUT/fog-3.npz.
+OUT/manifest.json holds seed and constants. Other commands need none of this:
+--images clean/ --shift imagenet/fog:3 corrupts images on the fly.
+
+examples:
+  acclimate corrupt imagenet/val imagenet-c --preset imagenet
+  acclimate corrupt cifar10-test.npz cifar10-c --preset cifar --shift test
+  acclimate corrupt photos/ foggy/ --preset imagenet --shift fog:3
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """``acclimate corrupt`` and its options."""
+    groups = add_command(
+        commands,
+        "corrupt",
+        run,
+        summary="turn clean images into an ImageNet-C or CIFAR-10-C of your own",
+        description=_DESCRIPTION,
+        usage="SRC OUT --preset {imagenet,cifar} [options]",
+        resumes_from="out",
+    )
+    add = groups.data.add_argument
+    add("source", metavar="SRC", help="a folder of images, or an .npz or .npy file")
+    add("out", metavar="OUT", help="a new folder; the same command resumes in it")
+    add = groups.method.add_argument
+    add("--preset", choices=["imagenet", "cifar"], required=True, help="constants and layout")
+    which = "all, dev, test, NAME or NAME:SEVERITY; repeatable (default: all)"
+    add("--shift", metavar="SHIFT", action="append", help=which)
+    add("--size", type=int, metavar="PX", help="of folders: default 224 for imagenet, 32 for cifar")
+    add("--seed", type=int, default=0, metavar="N", help="default: %(default)s")
+    add_json(groups)
+    add_quiet(groups)
+    threads = "threads (default: one for each core)"
+    groups.running.add_argument("--workers", type=int, metavar="N", help=threads)
+
 
 # Shorter side before the crop, and the crop: how the images of the benchmarks were prepared.
 _SIDES = {"imagenet": (256, 224), "cifar": (32, 32)}

@@ -12,6 +12,16 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.images import check_path, check_source, load_model, want_record
+from acclimate.cli.options import (
+    add_command,
+    add_device,
+    add_images,
+    add_json,
+    add_model,
+    add_quiet,
+    add_recipe,
+    assignments,
+)
 from acclimate.errors import AcclimateError
 from acclimate.registry import parse_assignments
 from acclimate.table import Table
@@ -20,14 +30,52 @@ if TYPE_CHECKING:
     from acclimate.evaluation import Part, Report
     from acclimate.models import LoadedModel
 
-__all__ = ["run"]
+__all__ = ["add_parser"]
+
+_DESCRIPTION = """\
+Score a classifier on labelled images: errors by shift and severity, mCE, mDE,
+calibration.
+
+examples:
+  acclimate evaluate --model timm:resnet50.a1_in1k --dataset imagenet-c \\
+      --root data/imagenet-c
+  acclimate evaluate --model acclimate:digits --images clean/ \\
+      --shift cifar/test --out scores/
+  acclimate evaluate --model acclimate:wrn-40-2-augmix-cifar10 \\
+      --dataset cifar10-c --root data/cifar10-c --shift dev --recipe rpl
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """``acclimate evaluate`` and its options."""
+    groups = add_command(
+        commands,
+        "evaluate",
+        run,
+        summary="score a classifier on a labelled data set, shift by shift",
+        description=_DESCRIPTION,
+        resumes_from="out",
+    )
+    add_model(groups)
+    add_images(groups, many=True)
+    clean = "with --recipe: source images, to measure forgetting on"
+    groups.data.add_argument("--clean", metavar="PATH", help=clean)
+    add_recipe(groups, default="the unadapted model; a recipe adapts to each shift anew")
+    size = "images at a time (default: 128)"
+    groups.method.add_argument("--batch-size", type=int, metavar="N", help=size)
+    add = groups.output.add_argument
+    add("--interval", type=float, metavar="LEVEL", help="bootstrap interval, such as 0.95")
+    add("--out", metavar="DIR", help="store results there; the same command resumes from them")
+    add_json(groups)
+    add_quiet(groups)
+    add_device(groups)
 
 
 def run(args: argparse.Namespace) -> int:
     """Score, print the tables, and keep them if asked to."""
     if args.model is None or (args.images is None and args.dataset is None):
         raise AcclimateError("expected --model, and --images or --dataset with --root")
-    for option in ("set", "clean"):
+    for option in ("set", "lr", "epochs", "clean"):
         if getattr(args, option) is not None and args.recipe is None:
             raise AcclimateError(f"--{option} needs --recipe")
     if args.interval is not None and not 0 < args.interval < 1:
@@ -52,7 +100,7 @@ def _evaluate(args: argparse.Namespace) -> Report:
     from acclimate.evaluation import evaluate_parts
     from acclimate.methods.registry import get_recipe
 
-    options = parse_assignments(args.set or [])
+    options = parse_assignments(assignments(args))
     if args.recipe is not None:
         get_recipe(args.recipe, options)  # a typo shows before a model is loaded
     loaded = load_model(args)

@@ -1,4 +1,4 @@
-"""Options for models and images that several commands share."""
+"""Models and images from the options that several commands share."""
 
 from __future__ import annotations
 
@@ -14,47 +14,12 @@ if TYPE_CHECKING:
     from acclimate.models import LoadedModel
 
 __all__ = [
-    "add_image_options",
-    "add_model_options",
     "check_path",
     "check_source",
     "images_to_adapt",
     "load_model",
     "want_record",
 ]
-
-
-def add_model_options(parser: Any) -> None:
-    """--model and how to fill and feed it."""
-    add = parser.add_argument
-    prefixes = "torchvision:, timm:, hf:, paper:, acclimate: or py:package.module:function"
-    add("--model", metavar="SPEC", help=prefixes)
-    add("--weights", metavar="FILE", help="weights to fill it with: safetensors or a state dict")
-    count = "the class count of --weights, where it is not the architecture's own"
-    add("--num-classes", type=int, metavar="N", help=count)
-    trust = "trust --weights enough to unpickle it"
-    add("--unsafe-pickle", action="store_true", default=None, help=trust)
-    add("--size", type=int, metavar="PX", help="input size, where the model has no record of it")
-    add("--resize", type=int, metavar="PX", help="with --size: shorter side before the centre crop")
-    scale = "with --size: one value per channel (default: ImageNet's)"
-    add("--mean", type=float, nargs="+", metavar="X", help=scale)
-    add("--std", type=float, nargs="+", metavar="X", help=scale)
-
-
-def add_image_options(parser: Any, *, many: bool) -> None:
-    """--images or --dataset, and the shift to see them through."""
-    add = parser.add_argument
-    add("--images", metavar="PATH", help="a folder of images, an .npz or .npy file, .tar shards")
-    add("--dataset", metavar="NAME", help="a benchmark instead (see acclimate list datasets)")
-    add("--root", metavar="DIR", help="with --dataset: where it lies; nothing is downloaded")
-    add("--split", metavar="NAME", help="with --dataset: which part (default: its test split)")
-    add("--incomplete", action="store_true", default=None, help="take a data set with gaps")
-    own = "fog:3 of a benchmark that has it, or made on the way: imagenet/fog:3 (@7: another draw)"
-    if many:
-        groups = "; also fog, dev, test, all"
-        add("--shift", metavar="SHIFT", action="append", help=f"repeatable: {own}{groups}")
-    else:
-        add("--shift", metavar="SHIFT", help=own)
 
 
 def check_path(images: str, option: str = "--images") -> None:

@@ -6,11 +6,40 @@ import argparse
 import fnmatch
 import json
 import sys
+from typing import Any
 
+from acclimate.cli.options import add_command, add_json
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
 
-__all__ = ["run"]
+__all__ = ["add_parser"]
+
+_KINDS = ["recipes", "models", "datasets", "corruptions"]
+_DESCRIPTION = """\
+List what there is, one a line.
+
+examples:
+  acclimate list recipes
+  acclimate list models 'paper:*'
+  acclimate list datasets 'imagenet*' --json
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """``acclimate list`` and its options."""
+    groups = add_command(
+        commands,
+        "list",
+        run,
+        summary="list recipes, models, data sets or corruptions",
+        description=_DESCRIPTION,
+        usage=f"{{{','.join(_KINDS)}}} [PATTERN] [--json]",
+    )
+    add = groups.data.add_argument
+    add("what", choices=_KINDS, nargs="?", metavar="WHAT", help=", ".join(_KINDS))
+    wildcards = "wildcards: 'wrn*', 'timm:resnet*' (default: all)"
+    add("pattern", nargs="?", default="*", metavar="PATTERN", help=wildcards)
+    add_json(groups)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate._version import __version__
-from acclimate.cli.images import add_model_options, load_model
+from acclimate.cli.images import load_model
+from acclimate.cli.options import add_command, add_device, add_json, add_model, add_quiet
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
@@ -19,32 +20,61 @@ if TYPE_CHECKING:
     from acclimate.models import LoadedModel
     from acclimate.pretraining import Method, Plan
 
-__all__ = ["add_options", "plan_and_method", "run"]
+__all__ = ["add_parser", "plan_and_method"]
+
+_DESCRIPTION = """\
+Train a source model on a benchmark data set on this machine.
+
+OUT/model.safetensors (half precision) is what --weights takes;
+OUT/summary.json records how it was made. The same command resumes where it
+was stopped.
+
+examples:
+  acclimate pretrain --model acclimate:wrn-40-2 --method augmix --root data/ \\
+      --out wrn/
+  acclimate pretrain --model acclimate:wrn-26-2-bn --method uda-ss \\
+      --dataset mnist --target mnist-m --root data/ --out digits/
+"""
 
 MODEL, SUMMARY = "model.safetensors", "summary.json"
 
 
-def add_options(parser: Any) -> None:
-    """The options of the command."""
-    add_model_options(parser)
-    add = parser.add_argument
-    add("--method", metavar="NAME", default="vanilla", help="vanilla, augmix, dann, uda-ss, ...")
-    add(
-        "--set", metavar="OPTION=VALUE", action="append", help="of the method or the plan: margin=2"
+def add_parser(commands: Any) -> None:
+    """``acclimate pretrain`` and its options."""
+    groups = add_command(
+        commands,
+        "pretrain",
+        run,
+        summary="train a source model: plainly, with AugMix, or on two domains",
+        description=_DESCRIPTION,
+        usage="--model SPEC --root DIR --out DIR [options]",
+        resumes_from="out",
     )
+    add_model(groups)
+    add = groups.data.add_argument
     add("--dataset", metavar="NAME", default="cifar10", help="default: %(default)s")
-    add("--root", metavar="DIR", required=True, help="where it lies; nothing is downloaded")
-    other = "the other domain, for dann, uda-ss, self-ensembling; otherwise it is only scored"
+    add("--root", metavar="DIR", required=True, help="its folder; nothing is downloaded")
+    other = "the other domain: dann, uda-ss, self-ensembling learn from it, others only score it"
     add("--target", metavar="NAME", help=other)
-    add("--target-root", metavar="DIR", help="where that lies (default: --root)")
-    shifts = "see the target through a corruption, cifar/fog:3; repeatable"
+    add("--target-root", metavar="DIR", help="folder of the target (default: --root)")
+    shifts = "corrupt the target, as cifar/fog:3; repeatable"
     add("--target-shift", metavar="SHIFT", action="append", default=[], help=shifts)
-    add("--epochs", type=int, default=30, help="default: %(default)s")
+    add("--incomplete", action="store_true", help="accept a data set with missing files")
+    add = groups.method.add_argument
+    add("--method", metavar="NAME", default="vanilla", help="vanilla, augmix, dann, uda-ss, ...")
+    change = "an option of the method or the plan: margin=2; repeatable"
+    add("--set", metavar="OPTION=VALUE", action="append", help=change)
+    add("--epochs", type=int, metavar="N", default=30, help="default: %(default)s")
     add("--batch-size", type=int, default=256, metavar="N", help="default: %(default)s")
-    add("--lr", type=float, default=0.4, help="peak of the learning rate (default: %(default)s)")
-    add("--compile", action="store_true", help="torch.compile the model: worth it on a GPU")
-    add("--incomplete", action="store_true", help="take a data set with gaps")
-    add("--out", metavar="DIR", required=True, help="checkpoint, model and summary go there")
+    peak = "peak of the learning rate (default: %(default)s)"
+    add("--lr", type=float, metavar="X", default=0.4, help=peak)
+    out = "checkpoint, model and summary go there"
+    groups.output.add_argument("--out", metavar="DIR", required=True, help=out)
+    add_json(groups)
+    add_quiet(groups)
+    add_device(groups)
+    compiled = "torch.compile the model: worth it on a GPU"
+    groups.running.add_argument("--compile", action="store_true", help=compiled)
 
 
 def run(args: argparse.Namespace) -> int:

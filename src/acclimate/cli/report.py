@@ -8,29 +8,47 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acclimate.cli.options import add_choice, add_command, add_json, add_where
 from acclimate.cli.output import say_written, write_figure, write_file
-from acclimate.cli.sweep_options import add_choice_option
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
     from acclimate.report.build import Report
 
-__all__ = ["add_options", "run"]
+__all__ = ["add_parser"]
+
+_DESCRIPTION = """\
+Turn a store of results into one page that opens from disk: tables, plots, run
+details, best practices. Plots and tables can be written for papers too.
+
+PNG needs pip install 'acclimate[plots]'; without it plots are SVG only.
+
+examples:
+  acclimate report sweep.db
+  acclimate report sweep.db --out report.html --where dataset=cifar10 \\
+      --figures fig/ --tables tab/
+"""
 
 
-def add_options(parser: Any) -> None:
-    """The options of the command."""
-    add = parser.add_argument
-    add("store", metavar="STORE", help="the file that acclimate bench wrote")
+def add_parser(commands: Any) -> None:
+    """``acclimate report`` and its options."""
+    groups = add_command(
+        commands,
+        "report",
+        run,
+        summary="turn a store of results into a page, plots and tables",
+        description=_DESCRIPTION,
+        usage="STORE [options]",
+    )
+    groups.data.add_argument("store", metavar="STORE", help="the file that acclimate bench wrote")
+    add_where(groups)
+    add_choice(groups.data, "options that acclimate tune --out wrote, for the best practices")
+    add = groups.output.add_argument
     page = "the page, .html, or a folder for it (default: %(default)s)"
     add("--out", metavar="FILE", default="report.html", help=page)
-    which = "model=wrn*, severity=1,5, options.optimizer.lr=1e-3; repeatable"
-    add("--where", metavar="COLUMN=VALUE", action="append", default=[], help=which)
-    chosen = "what acclimate tune --out wrote: shown, and gone by in the list of best practices"
-    add_choice_option(parser, chosen)
     add("--figures", metavar="DIR", help="also write each plot there, as SVG and PNG")
     add("--tables", metavar="DIR", help="also write the tables there, as LaTeX and Markdown")
-    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+    add_json(groups)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""``acclimate reproduce``: the paper's tables, run again with the data and weights at hand."""
+"""``acclimate reproduce``: the paper's tables, run again with the available data and weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acclimate.cli.sweep_options import add_choice_option, add_engine_options
+from acclimate.cli.options import add_choice, add_command, add_engine, add_json, add_quiet
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 if TYPE_CHECKING:
@@ -21,39 +21,67 @@ if TYPE_CHECKING:
     from acclimate.paper import AtHand, Comparison, Estimate, Scope, TablePlan
     from acclimate.paper.tables import Table
 
-__all__ = ["add_options", "run"]
+__all__ = ["add_parser"]
+
+_DESCRIPTION = """\
+Run the paper's tables and figures again, with the data and weights available
+here, and print what was measured beside what the paper prints. Where data or
+weights are missing, it prints which, and how to get them.
+
+With cifar10 (or imagenet) and no cifar10-c (imagenet-c), the corruptions are
+made on the fly. Exit status: 0; 1 when jobs failed; 2 for a mistake in the call.
+
+examples:
+  acclimate reproduce --list --root cifar10=data/cifar10
+  acclimate reproduce tbl:groupnorm --root cifar10=data/cifar10 --dry-run
+  acclimate reproduce groupnorm --root cifar10=data/cifar10 \\
+      --images-per-shift 500 --severities 5
+  acclimate reproduce tbl:table-2 --root cifar10-c=data/c \\
+      --weights 'WRN-28-10 vanilla=wrn.pt'
+"""
 
 OK, SOME_FAILED = 0, 1
 
 
-def add_options(parser: Any) -> None:
-    """The options of the command."""
-    add = parser.add_argument
+def add_parser(commands: Any) -> None:
+    """``acclimate reproduce`` and its options."""
+    groups = add_command(
+        commands,
+        "reproduce",
+        run,
+        summary="run the paper's tables and figures again",
+        description=_DESCRIPTION,
+        usage="NAME ... [options]",
+        resumes_from="store",
+    )
+    add = groups.data.add_argument
     label = "a label of the paper, with or without tbl: and the like; wildcards"
     add("names", metavar="NAME", nargs="*", help=label)
-    add("--list", action="store_true", help="the tables and figures, and what can run here")
-    add("--rows", nargs="+", metavar="ROW", default=[], help="only rows with such names; wildcards")
-    add("--columns", nargs="+", metavar="COLUMN", default=[], help="only such columns; wildcards")
-    root = "where the data sets lie: DIR, or NAME=DIR; repeatable; nothing is downloaded"
+    add("--list", action="store_true", help="list tables and figures, and which can run here")
+    add("--rows", nargs="+", metavar="ROW", default=[], help="only these rows; wildcards")
+    add("--columns", nargs="+", metavar="COLUMN", default=[], help="only these columns; wildcards")
+    root = "folder of the data sets, or of one; repeatable; nothing is downloaded"
     add("--root", metavar="[NAME=]DIR", action="append", default=[], help=root)
-    weights = "for a model, or for the rows with such a name ('WRN-26-16 vanilla*'); repeatable"
+    weights = "of a model, or of the rows with this name ('WRN-26-16 vanilla*'); repeatable"
     add("--weights", metavar="MODEL=FILE", action="append", default=[], help=weights)
-    few = "only so many of each shift: a small version, marked as such"
+    few = "use only N of each shift: a small version, marked as such"
     add("--images-per-shift", type=int, metavar="N", dest="images", help=few)
     add("--severities", nargs="+", type=int, metavar="N", help="only these, marked as such")
     only = "only these corruptions or domains, marked as such"
     add("--shifts", nargs="+", metavar="NAME", default=[], help=only)
-    gaps = "take data sets with gaps, marked as such"
+    gaps = "accept data sets with missing files, marked as such"
     add("--incomplete", action="store_true", help=gaps)
-    add_choice_option(parser, 'JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
-    kept = "where results are kept (default: %(default)s)"
+    add_choice(groups.method, 'JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
+    add = groups.output.add_argument
+    kept = "file of results, made where missing (default: %(default)s)"
     add("--store", metavar="FILE", default="results.db", help=kept)
-    add_engine_options(parser)
-    add("--dry-run", action="store_true", help="say what can run and what is missing; run nothing")
     formats = ["text", "markdown", "latex"]
     add("--format", choices=formats, default="text", help="default: %(default)s")
-    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
-    add("--quiet", action="store_true", help="no progress bars")
+    add_json(groups)
+    add_quiet(groups)
+    dry = "print what can run and what is missing, and run nothing"
+    groups.running.add_argument("--dry-run", action="store_true", help=dry)
+    add_engine(groups)
 
 
 def run(args: argparse.Namespace) -> int:

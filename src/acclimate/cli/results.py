@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acclimate.cli.options import add_command, add_json, add_where
 from acclimate.cli.output import dimension_word
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
@@ -21,31 +22,54 @@ if TYPE_CHECKING:
     from acclimate.bench.store import Added
     from acclimate.bench.table import Cell
 
-__all__ = ["add_options", "run"]
+__all__ = ["add_parser"]
+
+_DESCRIPTION = """\
+Print a store of results as a table, or export it.
+
+Means are over severities, then corruptions, then seeds, and over nothing else:
+whatever else differs has a row of its own. A mean over fewer shifts than it
+should have is marked: (12 of 15).
+
+examples:
+  acclimate results sweep.db --columns corruption
+  acclimate results sweep.db --where recipe=ent,rpl --where severity=5 \\
+      --rows recipe,options
+  acclimate results sweep.db --value mce
+  acclimate results sweep.db --export all.json
+"""
 
 _ROWS = "model,recipe"
 _REASONS = 3
 
 
-def add_options(parser: Any) -> None:
-    """The options of the command."""
-    add = parser.add_argument
+def add_parser(commands: Any) -> None:
+    """``acclimate results`` and its options."""
+    groups = add_command(
+        commands,
+        "results",
+        run,
+        summary="print tables of a store of results, or export them",
+        description=_DESCRIPTION,
+        usage="STORE [options]",
+    )
+    add = groups.data.add_argument
     add("store", metavar="STORE", help="the file that acclimate bench wrote")
-    which = "model=wrn*, severity=1,5, options.optimizer.lr=1e-3; repeatable"
-    add("--where", metavar="COLUMN=VALUE", action="append", default=[], help=which)
-    add("--rows", metavar="NAMES", help=f"default: {_ROWS}, less what are columns")
+    add_where(groups)
+    added = "first add the results of another store, or of its .json; makes STORE where missing"
+    add("--merge", metavar="FILE", help=added)
+    add = groups.output.add_argument
+    add("--rows", metavar="NAMES", help=f"default: {_ROWS}, without those that are columns")
     add("--columns", metavar="NAMES", default="", help="corruption, severity, ... (default: none)")
     values = "error, online, unadapted, mce, ece, seconds, memory, forgetting"
     add("--value", metavar="NAME", default="error", help=f"{values} (default: %(default)s)")
     written = "write the results to a .csv, .json or .parquet file; repeatable"
     add("--export", metavar="FILE", action="append", default=[], help=written)
-    added = "first add the results of another store, or of its .json; makes STORE where missing"
-    add("--merge", metavar="FILE", help=added)
-    add("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+    add_json(groups)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show a table of a store's results, or hand them on."""
+    """Print a table of a store's results, or export them."""
     from acclimate.bench import conditions
     from acclimate.bench.store import export_all
 

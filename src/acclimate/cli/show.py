@@ -10,6 +10,7 @@ from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from acclimate.cli.options import add_command, add_json
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
 from acclimate.text import value_word
@@ -24,7 +25,42 @@ if TYPE_CHECKING:
     from acclimate.parts.selectors import Selector
     from acclimate.recipe import Recipe
 
-__all__ = ["Rows", "checkpoint_rows", "origin_rows", "paper_rows", "rows_text", "show_recipe"]
+__all__ = ["add_parser"]
+
+_DESCRIPTION = """\
+Print what is known of a model: its layers, how many parameters each selector
+would train, the paper's presets and where the weights come from. Nothing is
+downloaded for that. Of a recipe: its parts and options, and the alternatives
+to each part.
+
+examples:
+  acclimate show model paper:resnet50
+  acclimate show model timm:vit_small_patch16_224.augreg_in1k --json
+  acclimate show model paper:resnet50-augmix --weights checkpoint.pth.tar
+  acclimate show recipe rpl
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """``acclimate show`` and its options."""
+    groups = add_command(
+        commands,
+        "show",
+        run,
+        summary="describe a model or a recipe",
+        description=_DESCRIPTION,
+        usage="{model,recipe} NAME [options]",
+    )
+    add = groups.data.add_argument
+    add("what", choices=["model", "recipe"], metavar="WHAT", help="model or recipe")
+    named = "a model with its prefix (see acclimate list models 'paper:*'), or a recipe"
+    add("name", metavar="NAME", help=named)
+    add("--weights", metavar="FILE", help="also load these, to see whether the file fits")
+    add("--num-classes", type=int, metavar="N", help="where it differs from the architecture's")
+    trust = "unpickle --weights, which can run code: only for files you trust"
+    add("--unsafe-pickle", action="store_true", help=trust)
+    add_json(groups)
+
 
 Rows: TypeAlias = Mapping[str, str | None]
 

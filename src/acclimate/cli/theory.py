@@ -8,22 +8,47 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acclimate.cli.options import add_command, add_json, add_quiet
 from acclimate.cli.output import say_written, write_figure, write_file
 from acclimate.errors import AcclimateError, unknown_name
 
 if TYPE_CHECKING:
     from acclimate.report.theory_figures import TheoryFigure
 
-__all__ = ["add_options", "run"]
+__all__ = ["add_parser"]
+
+_DESCRIPTION = """\
+Why self-learning works or collapses: the paper's two-point model as figures,
+and as an interactive page.
+
+DIR/theory.html opens from disk. Figures are SVG, and PNG too with
+pip install 'acclimate[plots]'.
+
+examples:
+  acclimate theory --out theory/
+  acclimate theory --out theory/ --figures none
+  acclimate theory --out theory/ --figures phase field --quick
+"""
 
 
-def add_options(command: Any) -> None:
-    """The options of ``acclimate theory``."""
-    add = command.add_argument
-    add("--out", metavar="DIR", required=True, help="where to write; what is there is replaced")
+def add_parser(commands: Any) -> None:
+    """``acclimate theory`` and its options."""
+    groups = add_command(
+        commands,
+        "theory",
+        run,
+        summary="figures and an interactive page on when self-learning collapses",
+        description=_DESCRIPTION,
+        usage="--out DIR [options]",
+    )
+    add = groups.output.add_argument
+    add("--out", metavar="DIR", required=True, help="folder for the files; they are replaced")
     which = "phase, 2p-momentum, 2p-standard, 2p-weight, trajectories, field; all (default) or none"
     add("--figures", metavar="NAME", nargs="*", help=which)
-    add("--quick", action="store_true", help="60 temperatures a side instead of the paper's 250")
+    add_json(groups)
+    add_quiet(groups)
+    quick = "60 temperatures a side instead of the paper's 250"
+    groups.running.add_argument("--quick", action="store_true", help=quick)
 
 
 def run(args: argparse.Namespace) -> int:

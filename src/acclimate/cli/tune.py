@@ -9,39 +9,75 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acclimate.cli.options import add_command, add_engine, add_json, add_plan, add_quiet
 from acclimate.cli.output import write_file
-from acclimate.cli.sweep_options import add_plan_options, add_sweep_options
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
     from acclimate.bench import Job, Result
     from acclimate.bench.selection import Setting
 
-__all__ = ["add_options", "run"]
+__all__ = ["add_parser"]
+
+_DESCRIPTION = """\
+Choose learning rate, epochs and other options on the hold-out corruptions, as
+the paper does.
+
+A run of 5 epochs covers 1, 2, 3 and 4 too: the number of epochs is part of the
+choice. Without --lr the paper's rates are searched: 1e-4, 1e-3, 1e-2, 5e-2.
+Test corruptions, ImageNet-R, -A and -D and the test splits of WILDS are
+refused; WILDS chooses on its split val. Exit status: 0; 1 when jobs failed or
+nothing could be chosen; 2 for a mistake in the call.
+
+examples:
+  acclimate tune --models acclimate:wrn-40-2-augmix-cifar10 \\
+      --datasets cifar10 --root data/ --recipes ent rpl \\
+      --lr 1e-2,1e-3,1e-4 --epochs 5 --store tune.db --out choice.json
+  acclimate bench --choice choice.json \\
+      --models acclimate:wrn-40-2-augmix-cifar10 --datasets cifar10 \\
+      --root data/ --shifts cifar/test --recipes ent rpl --store test.db
+"""
 
 
-def add_options(parser: Any) -> None:
-    """The options of the command: those of bench, and how to choose."""
-    add_plan_options(parser)
-    parser.set_defaults(plan=None, forgetting=None)
-    add = parser.add_argument
-    most = "the most to choose from; all smaller numbers come with it (default: 5)"
+def add_parser(commands: Any) -> None:
+    """``acclimate tune`` and its options: those of bench, and how to choose."""
+    groups = add_command(
+        commands,
+        "tune",
+        run,
+        summary="choose a recipe's options on hold-out corruptions",
+        description=_DESCRIPTION,
+        usage="--store FILE [options]",
+        resumes_from="store",
+        plan=None,
+        forgetting=None,
+    )
+    add_plan(groups)
+    severities = "only these (default: all)"
+    groups.data.add_argument("--severities", nargs="+", metavar="N[,...]", help=severities)
+    add = groups.method.add_argument
+    most = "the most to choose from; includes all smaller numbers (default: 5)"
     add("--epochs", type=int, metavar="N", help=most)
-    add("--severities", nargs="+", metavar="N[,...]", help="only these (default: all)")
     search = "the paper's smaller search: 3 hold-out corruptions at severities 1, 3, 5, one epoch"
     add("--preset", choices=["efficientnet-l2"], help=search)
     oracle = "oracle chooses on test data too, and marks the choice (default: dev)"
     add("--selection", choices=["dev", "oracle"], default="dev", help=oracle)
-    free = "label-free: for each shift by the guard's score; says what that costs"
+    free = "label-free: for each shift by the guard's score; prints what that costs"
     add("--select", choices=["labels", "label-free"], default="labels", help=free)
     others = "imagenet-d: choose for each domain on the others, and mark the choice"
     add("--leave-one-out", action="store_true", help=others)
+    add = groups.output.add_argument
     add("--out", metavar="FILE", help="the choice as JSON, for acclimate bench --choice")
-    add_sweep_options(parser)
+    add("--store", metavar="FILE", required=True, help="file of results, made where missing")
+    add_json(groups)
+    add_quiet(groups)
+    dry = "print what would be run, and run nothing"
+    groups.running.add_argument("--dry-run", action="store_true", help=dry)
+    add_engine(groups)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run what is missing of the search, show how much hangs on it, and choose."""
+    """Run what is missing of the search, print how much depends on it, and choose."""
     from acclimate.cli.sweep import (
         INTERRUPTED,
         OK,

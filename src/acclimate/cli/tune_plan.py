@@ -19,6 +19,7 @@ from acclimate.bench.selection import (
     refused,
 )
 from acclimate.cli.bench_plan import plan_of
+from acclimate.cli.options import assignments
 from acclimate.data.benchmarks import find_dataset
 from acclimate.data.names import SEVERITIES, STAND_INS
 from acclimate.errors import AcclimateError
@@ -67,8 +68,10 @@ def tune_plan(args: argparse.Namespace) -> Plan:
     usual = preset.epochs if preset else EPOCHS
     epochs = usual if args.epochs is None else args.epochs
     # One run of so many epochs tells of all shorter ones.
-    given.set = [f"epochs={epochs}", *args.set]
-    asked = {word.partition("=")[0].strip(): word.partition("=")[2] for word in args.set}
+    words = assignments(argparse.Namespace(set=args.set, lr=args.lr, epochs=None))
+    given.lr = given.epochs = None
+    given.set = [f"epochs={epochs}", *words]
+    asked = {word.partition("=")[0].strip(): word.partition("=")[2] for word in words}
     for option, values in asked.items():
         if option == "epochs" or (option.endswith(":epochs") and "," in values):
             most = max(values.split(","), key=lambda word: (len(word.strip()), word)).strip()
