@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from acclimate.bench import Job, Result
+from acclimate.bench import Job, Record, Result
 from page_table import Row
 
 ERRORS = {
@@ -23,7 +23,7 @@ NOT_KEPT = "not kept"
 
 def row(result: Result) -> Row:
     """What the tables need of a result, and the job that it is of."""
-    job, errors = result.job, result.record["errors"]
+    job, record = result.job, result.record.to_dict()
     plain = _without_folders(job)
     return {
         "model": job.model,
@@ -36,9 +36,9 @@ def row(result: Result) -> Row:
         "corruption": job.corruption,
         "severity": job.severity,
         "seed": job.seed,
-        "images": result.record["images"],
-        **{name: errors.get(theirs) for name, theirs in ERRORS.items()},
-        **{name: result.record.get(name) for name in FIGURES},
+        "images": record["images"],
+        **{name: record["errors"].get(theirs) for name, theirs in ERRORS.items()},
+        **{name: record.get(name) for name in FIGURES},
         "job": plain,
     }
 
@@ -54,7 +54,7 @@ def restored(kept: Row) -> Result:
     figures = {name: kept[name] for name in FIGURES}
     counts = {"images": kept["images"], "labelled": kept["images"]}  # all of ours have labels
     record = {**counts, "errors": errors, **figures, RESTORED: True}
-    return Result(job=_job_of(kept), record=record)
+    return Result(job=_job_of(kept), record=Record.from_dict(record))
 
 
 def _job_of(kept: Row) -> Job:

@@ -110,7 +110,7 @@ def export(args: argparse.Namespace) -> int:
     chooses = any("tune" in stage for stage in plan(args.name))
     rows = {identity(each): each for each in exported(args.name)}
     for result in Store(args.store, create=False).results():
-        measured = result.status == "done" and RESTORED not in result.record
+        measured = result.status == "done" and RESTORED not in result.record.more
         if measured and not (chooses and result.job.group == "dev"):
             found = row(result)
             rows[identity(found)] = found

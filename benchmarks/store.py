@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from acclimate.bench import Job, Plan, Result, Store, conditions, corruption_table, pivot
+from acclimate.bench import Job, Plan, Record, Result, Store, conditions, corruption_table, pivot
 from acclimate.bench.table import needed
 
 RESULTS = 100_000
@@ -112,7 +112,7 @@ def one(seed: int, **changes: Any) -> Result:
         "device": "cuda",
         "data": "0123456789abcdef",
     }
-    return Result(job=Job(**{**values, **changes}, seed=seed), record=record)
+    return Result(job=Job(**{**values, **changes}, seed=seed), record=Record.from_dict(record))
 
 
 def seconds(call: Callable[[], object]) -> float:

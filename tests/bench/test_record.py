@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
-from acclimate.bench import Result
+from acclimate.bench import Record, Result
 from acclimate.errors import AcclimateError
 from stored import job, result
 
@@ -32,7 +33,7 @@ def test_a_result_is_read_back_from_json():
     found = result(record={"loss": float("inf"), "counts": (1, 2)})
     again = Result.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
     assert again == found
-    assert again.record["loss"] is None
+    assert again.record.more["loss"] is None
     with pytest.raises(AcclimateError, match="expected the fields of a result"):
         Result.from_dict({"status": "done"})
 
@@ -49,3 +50,29 @@ def test_the_corruption_found_goes_before_the_one_asked_for():
         "frost-procedural"
     )
     assert result(shift="frost:3").corruption == "frost"
+
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+
+
+@pytest.mark.parametrize("file", ["methods.json", "cifar10c.json", "forgetting.json", "dino.json"])
+def test_a_record_writes_the_json_it_was_read_from(file):
+    for row in json.loads((RESULTS / file).read_text(encoding="utf-8")):
+        assert Record.from_dict(row).to_dict() == row
+
+
+def test_a_record_keeps_what_it_has_no_field_for():
+    values = {
+        "errors": {"final": None, "after_epoch": [], "before_update": [1.0, None], "median": 3.0},
+        "balance": [None, {"largest": 0.5, "counts": [1, 1]}],
+        "label_free": {"start": {"confidence": None}, "after_epoch": [None]},
+        "forgetting": {"before": 5.0, "after": 6.0, "statistics_estimated_anew": True},
+        "recipe": None,
+        "by_shift": {},
+        "mine": {"a": [1]},
+    }
+    record = Record.from_dict(values)
+    assert record.to_dict() == values
+    assert (record.label_free.start.diverged, record.balance[1].counts) == (True, (1, 1))
+    assert record.forgetting.after == 6.0
+    assert record.errors.more["median"] == 3.0

@@ -45,7 +45,7 @@ def worker(roots):
 def run(worker: Worker, setting: str, *, shift: str, recipe: str = "ent", **changes):
     result = worker.run(a_job(recipe, shift=shift, setting=setting, options=ONLY, **changes))
     assert result.status == "done", result.message
-    return result.record
+    return result.record.to_dict()
 
 
 # Words
@@ -178,7 +178,7 @@ def test_a_wave_of_severities_and_then_another_group_from_the_same_images(roots)
 def test_what_the_guard_sees_is_written_down_and_changes_nothing(worker, roots) -> None:
     far = {"optimizer.lr": 30.0}
     job = a_job("ent", shift=None, setting="online", options=far | ONLY)
-    record = worker.run(replace(job, options=(*job.options, ("batch_size", 8)))).record
+    record = worker.run(replace(job, options=(*job.options, ("batch_size", 8)))).record.to_dict()
     assert any("moved by" in e["trouble"] or "collaps" in e["trouble"] for e in record["events"])
     loaded = load("acclimate:digits")
     clean = open_dataset(
@@ -197,11 +197,11 @@ def test_what_the_guard_sees_is_written_down_and_changes_nothing(worker, roots) 
 def test_a_stream_passes_once_and_says_so(worker) -> None:
     job = a_job("rpl", setting="online")
     assert dict(job.options)["epochs"] == 2
-    record = worker.run(replace(job, options=())).record
+    record = worker.run(replace(job, options=())).record.to_dict()
     assert record["recipe"]["epochs"] == 1
     assert any("1 epoch(s) over 160 images" in note for note in record["notes"])
     assert record["backwards"] == 2
-    assert worker.run(job).record["backwards"] == 2
+    assert worker.run(job).record.backwards == 2
     assert record["speed"] == str(EXACT)
 
 
@@ -257,7 +257,7 @@ def test_a_sweep_over_settings_from_the_command_line(roots, tmp_path, capsys) ->
         ("mixed", "bn"),
         ("mixed", "ent"),
     ]
-    assert all(len(r.record["by_shift"]) == len(TEST) for r in kept)
+    assert all(len(r.record.by_shift) == len(TEST) for r in kept)
     assert main([*words[:-2], "--store", str(store), "--settings", "mxied"]) == 2
     assert "did you mean 'mixed'" in capsys.readouterr().err
 

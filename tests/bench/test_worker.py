@@ -57,7 +57,7 @@ def test_the_numbers_are_those_of_adapt(worker, roots):
         seed=3,
         progress=False,
     )
-    history, record = alone.history, result.record
+    history, record = alone.history, result.record.to_dict()
     assert result.error == alone.error_after
     assert result.unadapted_error == alone.error_before
     assert result.online_error == history.epochs[0].before_update.error
@@ -78,7 +78,7 @@ def test_the_numbers_are_those_of_adapt(worker, roots):
 
 
 def test_calibration_is_that_of_another_pass(worker, roots):
-    record = done(worker.run(a_job("bn"))).record
+    record = done(worker.run(a_job("bn"))).record.to_dict()
     loaded = load("acclimate:digits")
     images = images_of(roots, loaded)
     adapted = adapt(loaded, images, "bn", shift="cifar/fog:2", guard="observe", progress=False)
@@ -98,8 +98,8 @@ def test_no_clock_decides_on_numbers_unless_it_is_asked_to(roots, monkeypatch):
         job = a_job(setting=setting, options={"epochs": 4} if setting is None else {})
         some = {"device": "cpu", "incomplete": True}
         usual, asked = Worker(roots, **some), Worker(roots, **some, speed="auto")
-        assert usual.run(job).record["speed"] == str(EXACT)
-        assert asked.run(job).record["speed"] == str(faster)
+        assert usual.run(job).record.speed == str(EXACT)
+        assert asked.run(job).record.speed == str(faster)
 
 
 def test_nothing_is_adapted_by_none_nor_left_from_the_job_before(worker):
@@ -108,7 +108,7 @@ def test_nothing_is_adapted_by_none_nor_left_from_the_job_before(worker):
     done(worker.run(a_job("ent")))
     again = done(worker.run(a_job("none")))
     for name in ("errors", "ece", "wrong", "weights", "data", "reliability"):
-        assert again.record[name] == first.record[name]
+        assert getattr(again.record, name) == getattr(first.record, name)
 
 
 def test_model_and_images_are_made_once_for_jobs_that_share_them(worker, monkeypatch):
@@ -133,17 +133,17 @@ def test_model_and_images_are_made_once_for_jobs_that_share_them(worker, monkeyp
 
 
 def test_a_few_images_only(worker):
-    few = done(worker.run(a_job("none", images=40))).record
+    few = done(worker.run(a_job("none", images=40))).record.to_dict()
     assert (few["images"], few["labelled"]) == (40, 40)
-    all_of_them = done(worker.run(a_job("none"))).record
+    all_of_them = done(worker.run(a_job("none"))).record.to_dict()
     assert all_of_them["images"] == 160
     assert few["data"] != all_of_them["data"]
-    one = done(worker.run(a_job("none", images=1))).record
+    one = done(worker.run(a_job("none", images=1))).record.to_dict()
     assert any("hold 1 of 10 classes" in note for note in one["notes"])
 
 
 def test_forgetting(worker):
-    lost = done(worker.run(a_job("ent", forgetting=True))).record["forgetting"]
+    lost = done(worker.run(a_job("ent", forgetting=True))).record.to_dict()["forgetting"]
     assert lost["before"] == done(worker.run(a_job("none", shift=None))).error
     assert lost["images"] == 160
     assert 0 <= lost["after"] <= 100
@@ -151,9 +151,9 @@ def test_forgetting(worker):
 
 def test_collapse_shows(worker):
     result = done(worker.run(a_job(options={"optimizer.lr": 50.0, "epochs": 3})))
-    assert result.record["verdict"] == "harmful"
-    assert result.error > result.record["errors"]["start"] + 20
-    assert result.record["balance"][-1]["largest"] > 0.5
+    assert result.record.verdict == "harmful"
+    assert result.error > result.record.errors.start + 20
+    assert result.record.balance[-1].largest > 0.5
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def memory_for(size: int, monkeypatch) -> list[int | None]:
 
 def test_out_of_memory_halves_the_batch(worker, monkeypatch):
     asked = memory_for(40, monkeypatch)
-    record = done(worker.run(a_job())).record
+    record = done(worker.run(a_job())).record.to_dict()
     assert asked == [None, 64, 32]
     assert record["batch_size"] == 32
     notes = " ".join(record["notes"])
@@ -245,4 +245,4 @@ def test_shifts_of_a_data_set_of_its_own(tmp_path, monkeypatch):
     roots["cifar10"] = str(tmp_path)
     result = done(Worker(roots, device="cpu", incomplete=True).run(job))
     assert (result.job.corruption, result.corruption) == ("frost", "frost-procedural")
-    assert result.record["images"] == result.record["forgetting"]["images"] == 40
+    assert result.record.images == result.record.forgetting.images == 40

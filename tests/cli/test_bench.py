@@ -66,7 +66,7 @@ def test_scored_at_the_end_alone(capfd):
     asked = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--set", "optimizer.lr=0.01"]
     assert bench(*asked, "--set", "epochs=3", "--score", "end") == 0
     (result,) = Store("sweep.db").results()
-    first, second, last = result.record["errors"]["after_epoch"]
+    first, second, last = result.record.errors.after_epoch
     assert (first, second) == (None, None)
     assert last is not None
     assert result.error is not None

@@ -91,7 +91,7 @@ def test_without_labels_and_what_that_costs(capfd):
     assert tune(*SEARCH, *SHIFTS, "--select", "label-free", "--out", "free.json") == 0
     entry = json.loads(Path("free.json").read_text())[MODEL]["ent"]
     assert list(entry["by_shift"]) == ["mnist cifar/saturate:3", "mnist cifar/spatter:3"]
-    scores = {r.job.shift: r.record["scores"] for r in Store("tune.db").results()
+    scores = {r.job.shift: r.record.scores for r in Store("tune.db").results()
               if dict(r.job.options)["optimizer.lr"] == 0.1}  # fmt: skip
     for name, each in entry["by_shift"].items():
         assert each["score"] == max(scores[name.removeprefix("mnist ")])

@@ -208,7 +208,7 @@ def test_epochs_that_were_not_scored_were_not_searched():
         return next(each.state for each in found if each.name == "Epochs searched")
 
     held_out, shown = reported(CHOSEN, corruptions=DEV), reported(CHOSEN)
-    unscored = [replace(r, record={**r.record, "score": "end"}) for r in held_out]
+    unscored = [replace(r, record=replace(r.record, score="end")) for r in held_out]
     assert state([*held_out, *shown]) == "passed"
     assert state([*unscored, *shown]) == "not passed"
     # A run that is reported has shorter ones in it, but nothing was chosen by them.

@@ -11,6 +11,7 @@ from acclimate.report.rate_grid import rate_grid
 from acclimate.report.settings import panels
 from acclimate.report.shown import choose, side_by_side
 from report_store import rows, section, sweep
+from stored import change
 
 ERRORS = {"fog:5": 32.0, "gaussian_noise:5": 90.0, "gaussian_noise:3": 50.0}
 MEAN = 51.0  # of 32 and 70; of all three it is 57.33
@@ -52,7 +53,7 @@ def test_all_rows_have_the_unadapted_error_of_the_model_as_it_is(tmp_path):
     store, found = Store(tmp_path / "half.db"), sweep(models=["m"], seeds=(0,))
     for each in found:
         if each.job.recipe == "ent":  # as where its passes are in bfloat16
-            each.record["errors"]["unadapted"] += 0.3
+            change(each, errors={"unadapted": each.unadapted_error + 0.3})
     store.add_all(found)
     (table,) = section(build_report(store), "results").tables
     assert len({row["unadapted %"] for row in rows(table)}) == 1
@@ -93,14 +94,13 @@ def test_seeds_count_the_same_and_one_that_ran_on_less_does_not():
 
 
 def scored_at_the_end(result):
-    errors = {**result.record["errors"], "after_epoch": [None, 40.0], "before_update": [48.0, 44.0]}
-    return Result(job=result.job, record={**result.record, "errors": errors})
+    return change(result, errors={"after_epoch": [None, 40.0], "before_update": [48.0, 44.0]})
 
 
 def test_a_curve_has_points_where_all_of_its_runs_were_scored(tmp_path):
     store = Store(tmp_path / "ends.db")
     first, *others = map(scored_at_the_end, runs("ent", lr=0.1))
-    first.record["errors"]["after_epoch"][0] = 99.0  # it alone was scored after the first epoch
+    change(first, errors={"after_epoch": [99.0, 40.0]})  # it alone was scored after the first epoch
     store.add_all([first, *others])
     report = build_report(store)
     assert entries(report, "epochs", "epoch") == [0.0, 2.0, 0.5, 1.5]
@@ -159,8 +159,7 @@ def test_a_curve_begins_with_the_runs_it_goes_on_with(tmp_path):
 
 
 def with_epochs(result, *after):
-    errors = {**result.record["errors"], "after_epoch": list(after)}
-    return Result(job=result.job, record={**result.record, "errors": errors})
+    return change(result, errors={"after_epoch": list(after)})
 
 
 def test_a_grid_of_rates_is_of_the_same_shifts_in_all_its_places():

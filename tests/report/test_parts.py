@@ -17,6 +17,7 @@ from acclimate.report.settings import Setting, panels
 from acclimate.report.shown import choose
 from acclimate.text import option_words
 from report_store import RATES, full_store, result, rows, section, sweep
+from stored import change
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +183,7 @@ def test_runs_that_answer_few_classes_are_marked_whatever_their_error():
         for each in results:
             few = 2.0 if dict(setting.options)["optimizer.lr"] == 1e-4 else 9.0
             states = [{"diversity": 9.0}] * 5 + [{"diversity": few}]
-            each.record["label_free"] = {"start": {"diversity": 9.5}, "after_epoch": states}
+            change(each, label_free={"start": {"diversity": 9.5}, "after_epoch": states})
     figure = rate_figure(*rate_groups(panel, found)[0])
     marked = {
         (r["learning rate"], r["epochs"]) for r in rows(figure.table) if r["collapsed"] != "0"
@@ -197,7 +198,7 @@ def test_what_rounds_to_the_same_number_hardly_differs_in_colour():
     for results in found[next(iter(found))].values():
         for each in results:
             rate = dict(each.job.options)["optimizer.lr"]
-            each.record["errors"]["after_epoch"] = [each.record["errors"]["start"] + rate]
+            change(each, errors={"after_epoch": [each.record.errors.start + rate]})
     figure = rate_figure(*rate_groups(next(iter(found)), found)[0])
     colours = set(re.findall(r'fill="(#[0-9a-f]{6})"', figure.svg))
     light = [c for c in colours if min(int(c[n : n + 2], 16) for n in (1, 3, 5)) > 200]
@@ -211,7 +212,7 @@ def test_bins_of_hardly_any_image_are_not_drawn():
         for low, count in ((0.0, 1), (0.5, 1999))
     ]
     (one,) = sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["none"])
-    one.record["reliability"] = bins
+    change(one, reliability=bins)
     curve = pooled([one])
     assert (len(curve.points), curve.images) == (1, 2000)
 
@@ -304,7 +305,7 @@ def test_a_run_of_one_epoch_shows_where_it_began_and_its_online_error():
     figure = error_figure(panel, found)
     assert [row["kind"] for row in rows(figure.table)] == ["after", "after", "online"]
     assert figure.svg.count("<circle") == 3
-    result_.record["start_balance"] = {"classes": 9.0, "largest": 0.1, "unused": 0}
+    change(result_, start_balance={"classes": 9.0, "largest": 0.1, "unused": 0})
     balance = rows(balance_figure(panel, found).table)
     assert [row["epoch"] for row in balance] == ["0", "1"]
     assert balance[0]["most frequent answer %"] == "10.00"
@@ -323,7 +324,7 @@ def test_an_unadapted_error_far_off_does_not_press_the_others_together():
     near = error_figure(panel, found)
     assert {row["line"] for row in rows(near.table)} == {"none", "bn", "ent", "rpl"}
     for result_ in found[panel][Setting("none")]:
-        result_.record["errors"]["final"] = 99.0
+        change(result_, errors={"final": 99.0})
     far = error_figure(panel, found)
     assert "none: 99.0, off the top" in {row["line"] for row in rows(far.table)}
     assert "off the top" in far.svg
@@ -333,6 +334,6 @@ def test_bn_is_drawn_with_the_statistics_that_the_curves_have():
     found = panels(sweep(models=["m"], corruptions=["fog"], seeds=(0,)))
     panel = next(iter(found))
     for result_ in found[panel][Setting("bn")]:
-        result_.record["errors"] |= {"final": 20.0, "online": 21.5}
+        change(result_, errors={"final": 20.0, "online": 21.5})
     drawn = [row for row in rows(error_figure(panel, found).table) if row["line"] == "bn"]
     assert {row["top-1 error %"] for row in drawn} == {"21.50"}

@@ -9,6 +9,7 @@ from acclimate.data.corruptions import DEV
 from acclimate.report.practices import practices
 from acclimate.report.settings import panels
 from report_store import CHOSEN, RATES, full_store, result, sweep
+from stored import change
 
 
 def states(results):
@@ -83,8 +84,7 @@ def test_a_model_without_statistics_needs_no_bn_beside_it():
     name = "Simple baselines beside it"
     assert states(found)[name].state == "not passed"
     for each in found:
-        errors = each.record["errors"]
-        errors["start"] = errors["unadapted"]
+        change(each, errors={"start": each.unadapted_error})
     now = states(found)[name]
     assert (now.state, "bn where it changes anything" in now.evidence) == (
         "passed",
@@ -95,9 +95,7 @@ def test_a_model_without_statistics_needs_no_bn_beside_it():
 def test_equal_errors_do_not_mean_that_there_are_no_statistics():
     found = sweep(recipes=["none", "ent"], seeds=(0,))
     for each in found:
-        errors = each.record["errors"]
-        errors["start"] = errors["unadapted"]
-        each.record["batch_norm_layers"] = 25
+        change(each, errors={"start": each.unadapted_error}, batch_norm_layers=25)
     assert states(found)["Simple baselines beside it"].state == "not passed"
 
 

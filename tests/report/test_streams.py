@@ -14,7 +14,7 @@ def test_streams_stand_beside_stationary_runs_and_are_not_averaged_with_them(tmp
     flowing = [
         Result(
             job=replace(each.job, setting="online"),
-            record={**each.record, "errors": {"online": 77.0, "final": 77.0}},
+            record={**each.record.to_dict(), "errors": {"online": 77.0, "final": 77.0}},
         )
         for each in still
     ]

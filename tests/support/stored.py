@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acclimate.bench import Job, Result
+from acclimate.bench import Job, Record, Result
 
 MODEL = "acclimate:wrn-40-2"
 
@@ -27,3 +27,11 @@ def result(*, error: float = 20.0, data: str = "d0", record: Any = None, **chang
     }
     made["errors"]["final"] = error
     return Result(job=job(**changes), record=made | (record or {}))
+
+
+def change(of: Result, *, errors: Any = None, **values: Any) -> Result:
+    """Other numbers in the record of a result that a test has already built upon."""
+    plain = of.record.to_dict()
+    plain["errors"] = plain.get("errors", {}) | (errors or {})
+    object.__setattr__(of, "record", Record.from_dict(plain | values))
+    return of

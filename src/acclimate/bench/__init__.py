@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from acclimate._lazy import imported_when_used
 from acclimate.bench.job import Job, Weights
-from acclimate.bench.record import Result
+from acclimate.bench.record import Record, Result
 from acclimate.bench.store import Added, Condition, Store, conditions, export
 from acclimate.bench.table import Cell, Table, corruption_table, pivot
 
@@ -48,6 +48,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "ProcessEngine",
+    "Record",
     "Result",
     "Store",
     "Table",

@@ -8,7 +8,7 @@ from math import fsum
 from typing import Any
 
 from acclimate.bench.job import Job, Options, Value
-from acclimate.bench.record import Result
+from acclimate.bench.record import Record, Result, Signals
 from acclimate.bench.table import mean_of_means
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
@@ -115,34 +115,29 @@ def states_of(result: Result) -> dict[int, State]:
     (8.0, [0, 1, 2])
     """
     record = result.record
-    errors = record.get("errors") or {}
-    after = errors.get("after_epoch") or []
-    if not after:  # nothing is learnt, and the model handed back is all there is
-        return {0: State(error=errors.get("final"))}
-    found = {0: State(error=errors.get("start"))}
-    start = ((record.get("label_free") or {}).get("start") or {}).get("diversity")
-    for place, error in enumerate(after):
+    errors = record.errors
+    if not errors.after_epoch:  # nothing is learnt, and the model returned is all there is
+        return {0: State(error=errors.final)}
+    found = {0: State(error=errors.start)}
+    start = record.label_free.start.diversity
+    for place, error in enumerate(errors.after_epoch):
         found[place + 1] = _state(record, place, error, start)
     return found
 
 
-def _state(
-    record: Mapping[str, Any], place: int, error: float | None, start: float | None
-) -> State:
-    seen: Mapping[str, Any] = _at((record.get("label_free") or {}).get("after_epoch"), place) or {}
-    drifts = record.get("drift") or []
-    drift = _at(drifts, place)
+def _state(record: Record, place: int, error: float | None, start: float | None) -> State:
+    seen: Signals = _at(record.label_free.after_epoch, place) or Signals()
+    drift = _at(record.drift, place)
     # A record is plain: what was not finite is None in it.
-    infinite = place < len(drifts) and drift is None
-    unsure = "confidence" in seen and seen["confidence"] is None
-    classes = seen.get("diversity")
+    infinite = place < len(record.drift) and drift is None
+    classes = seen.diversity
     collapsed = classes is not None and start is not None and classes < Guard.min_diversity * start
     return State(
         error=error,
-        score=_at(record.get("scores"), place),
+        score=_at(record.scores, place),
         drift=drift,
         collapsed=collapsed,
-        diverged=infinite or unsure or error is None,
+        diverged=infinite or seen.diverged or error is None,
     )
 
 
@@ -247,11 +242,11 @@ def _setting(options: Options, jobs: Sequence[Job], results: Mapping[str, Result
         if result is None or result.status != "done":
             reasons["not run yet" if result is None else result.reason] = None
             continue
-        if result.record.get("score") == "end":
+        if result.record.score == "end":
             reasons["scored at its end alone (--score end): choose in a store of its own"] = None
             continue
         if lr is None:
-            lr = ((result.record.get("recipe") or {}).get("optimizer") or {}).get("lr")
+            lr = result.record.rate
         states, place = states_of(result), place_of(job)
         if place not in runs or max(states) > max(runs[place]):
             runs[place] = states

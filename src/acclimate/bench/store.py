@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from acclimate.bench.job import SEQUENCES, STATIONARY, group_of
-from acclimate.bench.record import Result
+from acclimate.bench.record import Record, Result, plain
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import Writer, text_writer, write_files
 
@@ -124,32 +124,25 @@ def row_of(result: Result) -> tuple[Any, ...]:
         result.unadapted_error,
         result.online_error,
         result.ece,
-        record.get("wrong"),
-        record.get("labelled"),
-        record.get("seconds"),
-        record.get("memory"),
-        record.get("device"),
-        record.get("data"),
-        record.get("preprocessing"),
+        record.wrong,
+        record.labelled,
+        record.seconds,
+        record.memory,
+        record.device,
+        record.data,
+        record.preprocessing,
         result.created,
         result.message,
         _json(job.to_dict()),
-        _json(result.record),
+        _json(plain(record.to_dict())),
         job.setting,
     )
 
 
 def result_of(job: str, status: str, record: str, message: str, created: str) -> Result:
     """A result read back from its columns."""
-    return Result.from_dict(
-        {
-            "job": json.loads(job),
-            "status": status,
-            "record": json.loads(record),
-            "message": message,
-            "created": created,
-        }
-    )
+    values = {"job": json.loads(job), "status": status, "message": message, "created": created}
+    return Result.from_dict({**values, "record": Record.from_dict(json.loads(record))})
 
 
 def _json(value: Any) -> str:
@@ -693,10 +686,10 @@ def results_in(path: str | Path) -> list[Result]:
 
 def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Path) -> None:
     """The same words must mean the same images everywhere in a store."""
-    job, data = result.job, result.record.get("data")
+    job, data = result.job, result.record.data
     if data is None:
         return
-    preprocessing = result.record.get("preprocessing")
+    preprocessing = result.record.preprocessing
     # A stream's pictures are joined, and have another digest than the shift's alone.
     same = (job.dataset, job.shift, job.images, job.split, preprocessing, job.setting, data)
     # Below and above apart, since SQLite looks up a range in an index, but not what is not equal.
@@ -713,7 +706,7 @@ def _refuse_other_model(
     connection: sqlite3.Connection, result: Result, file: str | None, path: Path
 ) -> None:
     """The same name must mean the same weights: what py:net:build returns may change."""
-    job, now = result.job, result.record.get("weights")
+    job, now = result.job, result.record.weights
     if now is None:
         return
     if connection.execute(_MODEL.format("= ?"), (job.model, file, now)).fetchone() is not None:

@@ -77,9 +77,9 @@ class TimeLeft:
         """A job came to its end."""
         kind = _kind(result.job)
         self._left[kind] -= 1
-        seconds = result.record.get("seconds")
+        seconds = result.record.seconds
         if seconds is not None:  # failed jobs say nothing about those that will not fail
-            self._took[kind].append(seconds + result.record.get("loading_seconds", 0.0))
+            self._took[kind].append(seconds + (result.record.loading_seconds or 0.0))
 
     def seconds(self) -> float | None:
         """What is left; None while nothing is known."""
@@ -169,9 +169,9 @@ def run_jobs(
             kept = _keep(store, result)
             if kept.status == "failed":
                 failed.append(kept)
-            elif any(note.startswith(OUT_OF_MEMORY) for note in kept.record.get("notes") or ()):
+            elif any(note.startswith(OUT_OF_MEMORY) for note in kept.record.notes):
                 smaller.append(kept)
-            if (said := kept.record.get("unlike_classes")) is not None:
+            if (said := kept.record.unlike_classes) is not None:
                 remarks[said] = None
             left.learn(kept)
             bar.set_postfix_str(_words(left, len(failed)), refresh=False)

@@ -22,7 +22,7 @@ from acclimate.adaptation.adapt import adapt
 from acclimate.adaptation.folder import fingerprint
 from acclimate.bench.images import ImageCache, Opened, heard
 from acclimate.bench.job import UNADAPTED, Job, Weights
-from acclimate.bench.record import Result
+from acclimate.bench.record import Record, Result, plain
 from acclimate.bench.streaming import Met, streamed_record
 from acclimate.data import ImageSource
 from acclimate.data.benchmarks import check_classes_fit, find_dataset
@@ -390,7 +390,8 @@ class Worker:
         notes = [*opened.notes, *unlike, *found.pop("notes", [])]
         if unlike:
             about["unlike_classes"] = unlike[0]
-        return Result(job=job, record={**about, **found, **peak(self.device), "notes": notes})
+        values = {**about, **found, **peak(self.device), "notes": notes}
+        return Result(job=job, record=Record.from_dict(plain(values)))
 
     def _with_less_memory(
         self, job: Job, loaded: LoadedModel, images: int, attempt: Attempt, halvings: int

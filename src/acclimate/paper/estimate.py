@@ -117,11 +117,11 @@ def rates_of(results: Iterable[Result]) -> Mapping[str, float]:
     work: dict[str, float] = defaultdict(float)
     known = {UNADAPTED, *(recipe.name for recipe in list_recipes())}
     for result in results:
-        seconds, images = result.record.get("seconds"), result.record.get("images")
+        seconds, images = result.record.seconds, result.record.images
         # A recipe of somebody's own may have run in another process.
         if result.status == "done" and seconds and images and result.job.recipe in known:
-            epochs = (result.record.get("recipe") or {}).get("epochs")
-            took[result.job.model] += seconds + (result.record.get("loading_seconds") or 0)
+            epochs = (result.record.recipe or {}).get("epochs")
+            took[result.job.model] += seconds + (result.record.loading_seconds or 0)
             work[result.job.model] += images * _passes(result.job, epochs, images)
     return {model: took[model] / work[model] for model in took}
 

@@ -142,12 +142,13 @@ def _number(cell: Cell, result: Result, epoch: int | None) -> float | None:
     if cell.metric == "ECE":
         return None if result.ece is None else 100 * result.ece
     if cell.metric in _ANSWERS:
-        return result.record.get(_ANSWERS[cell.metric])
+        value: float | None = getattr(result.record, _ANSWERS[cell.metric])
+        return value
     if cell.metric == "online error":
         return result.online_error
     error = result.error if epoch is None else result.after_epoch(epoch)
     if result.job.forgetting:
-        error = (result.record.get("forgetting") or {}).get("after")
+        error = result.record.forgetting.after
     if error is None:
         return None
     return 100 - error if cell.metric == "accuracy" else error
@@ -202,15 +203,13 @@ def _series(cell: Cell, each: Try, results: Mapping[str, Result]) -> tuple[float
 
 def _images(each: Try, results: Mapping[str, Result]) -> int | None:
     first = each.jobs[0].seed
-    counts = [results[job.key].record.get("labelled") for job in each.jobs if job.seed == first]
+    counts = [results[job.key].record.labelled for job in each.jobs if job.seed == first]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
 def _said(each: Try, results: Mapping[str, Result]) -> tuple[str, ...]:
-    said = dict.fromkeys(
-        note for job in each.jobs for note in results[job.key].record.get("notes") or ()
-    )
+    said = dict.fromkeys(note for job in each.jobs for note in results[job.key].record.notes)
     more = len(said) - _NOTES
     rest = [f"and {counted(more, 'more note')} in the store"] if more > 0 else []
     return (*list(said)[:_NOTES], *rest)

@@ -42,7 +42,7 @@ def pooled(results: Sequence[Result]) -> Pooled | None:
     """
     sums: dict[float, list[float]] = {}
     for result in results:
-        for each in result.record.get("reliability") or ():
+        for each in result.record.reliability:
             if each["count"]:
                 total = sums.setdefault(each["low"], [0.0, 0.0, 0.0])
                 total[0] += each["count"]

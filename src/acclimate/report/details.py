@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from acclimate.bench.record import Result
 from acclimate.report.settings import Panel, Setting
@@ -26,8 +25,8 @@ def runs_table(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> Tab
     for panel, settings in found.items():
         for setting, results in settings.items():
             records = [result.record for result in results]
-            seconds = [r["seconds"] for r in records if r.get("seconds") is not None]
-            memory = [r["memory"] for r in records if r.get("memory") is not None]
+            seconds = [r.seconds for r in records if r.seconds is not None]
+            memory = [r.memory for r in records if r.memory is not None]
             rows.append(
                 [
                     panel.model, panel.dataset, _images(panel), setting.recipe,
@@ -35,8 +34,8 @@ def runs_table(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> Tab
                     number_entry(len(results), digits=0),
                     _range([result.job.seed for result in results]),
                     number_entry(len({result.job.shift for result in results}), digits=0),
-                    number_entry(sum(r.get("labelled") or 0 for r in records), digits=0),
-                    _common(records, "batch_size"), _common(records, "device"),
+                    number_entry(sum(r.labelled or 0 for r in records), digits=0),
+                    _common(r.batch_size for r in records), _common(r.device for r in records),
                     number_entry(fmean(seconds) if seconds else None, digits=2),
                     number_entry(sum(seconds) / 60 if seconds else None, digits=1),
                     number_entry(max(memory) / 1e6 if memory else None, digits=0),
@@ -61,8 +60,8 @@ def data_table(results: Sequence[Result]) -> Table:
     """The images: a fingerprint over images and labels for each shift."""
     counted = Counter(
         (r.job.dataset, r.job.shift or "clean", r.job.split or "the first",
-         r.record.get("images") or 0, (r.record.get("data") or "not recorded")[:16],
-         r.record.get("preprocessing") or "–")
+         r.record.images or 0, (r.record.data or "not recorded")[:16],
+         r.record.preprocessing or "–")
         for r in results
     )  # fmt: skip
     rows = [
@@ -80,8 +79,8 @@ def recipes_in_full(results: Sequence[Result]) -> list[tuple[str, str]]:
     """The recipes that were run as JSON, each once, with a title; the most frequent first."""
     seen: Counter[str] = Counter()
     for result in results:
-        if result.record.get("recipe"):
-            seen[json.dumps(result.record["recipe"], sort_keys=True)] += 1
+        if result.record.recipe:
+            seen[json.dumps(result.record.recipe, sort_keys=True)] += 1
     found = [
         (f"{json.loads(text).get('name', 'recipe')}: {counted(count, 'result')}", _indented(text))
         for text, count in seen.most_common(_RECIPES)
@@ -100,9 +99,9 @@ def notes_table(results: Sequence[Result]) -> Table:
     """What the runs said of themselves, and the guard's verdicts."""
     counted: Counter[str] = Counter()
     for result in results:
-        counted.update(result.record.get("notes") or ())
-        if result.record.get("verdict"):
-            counted[f"the guard's verdict: {result.record['verdict']}"] += 1
+        counted.update(result.record.notes)
+        if result.record.verdict:
+            counted[f"the guard's verdict: {result.record.verdict}"] += 1
     rows = [[note, number_entry(count, digits=0)] for note, count in counted.most_common()]
     table = Table(name="notes", title="What the runs said", header=["note", "results"], rows=rows)
     return table.first(_NOTES, rest=_ELSEWHERE)
@@ -147,8 +146,8 @@ def _range(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, each)) if len(each) < 6 else f"{each[0]}–{each[-1]} ({len(each)})"
 
 
-def _common(records: Sequence[Mapping[str, Any]], name: str) -> str:
-    return _few({str(r[name]) for r in records if r.get(name) is not None}) or "–"
+def _common(values: Iterable[object]) -> str:
+    return _few({str(value) for value in values if value is not None}) or "–"
 
 
 def _versions(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> list[str]:
@@ -157,7 +156,7 @@ def _versions(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> list
         for settings in found.values()
         for results in settings.values()
         for result in results
-        if (versions := result.record.get("versions"))
+        if (versions := result.record.versions)
     )
     named = [f"Versions of {counted(n, 'result')}: {v}." for v, n in found_in.most_common(3)]
     more = len(found_in) - len(named)

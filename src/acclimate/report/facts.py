@@ -16,7 +16,7 @@ def facts(
 ) -> list[str]:
     """How many results, of what, when, and how long they took."""
     days = sorted({result.created[:10] for result in done})
-    hours = sum(result.record.get("seconds") or 0 for result in done) / 3600
+    hours = sum(result.record.seconds or 0 for result in done) / 3600
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     chosen = ", ".join(f"{each.column}={','.join(each.values)}" for each in where)
     said = [

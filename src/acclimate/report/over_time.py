@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import floor
-from typing import Any
 
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
@@ -30,7 +29,7 @@ def error_figure(
     for chosen in shown:
         name, recipe = setting_words(chosen.setting), chosen.setting.recipe
         after = means(chosen.results, _from_the_start)
-        online = means(chosen.results, lambda r: _listed(r, "before_update"))
+        online = means(chosen.results, lambda r: r.record.errors.before_update)
         if not known(enumerate(after[1:])):
             one = _as_it_comes(chosen.results)
             flat += [] if one is None else [(name, recipe, one)]
@@ -79,7 +78,7 @@ def balance_figure(
             name = setting_words(chosen.setting)
             points = [(epoch, 100 * share) for epoch, share in known(enumerate(largest))]
             curves.append(Curve(name=name, recipe=chosen.setting.recipe, points=points))
-            unused = means(chosen.results, lambda r: _balance(r, "unused"))
+            unused = means(chosen.results, lambda r: [each.unused for each in r.record.balance])
             if unused[-1] is not None:
                 notes.append(f"{name}: {unused[-1]:.1f} classes are never answered in the end.")
     if not curves:
@@ -102,7 +101,7 @@ def balance_figure(
 
 def _as_it_comes(results: Sequence[Result]) -> float | None:
     """The error of what learns nothing, with the statistics that curves have: of each batch."""
-    online = [(result, _errors(result).get("online")) for result in results]
+    online = [(result, result.online_error) for result in results]
     return mean_error(results) if (found := _mean(online)) is None else found
 
 
@@ -132,25 +131,13 @@ def _epochs(last: float) -> Axis:
     return Axis(label="epoch", low=-0.02 * whole, high=whole * 1.02, marks=marks)
 
 
-def _errors(result: Result) -> Mapping[str, Any]:
-    return result.record.get("errors") or {}
-
-
-def _listed(result: Result, name: str) -> Sequence[float | None]:
-    return _errors(result).get(name) or ()
-
-
 def _from_the_start(result: Result) -> Sequence[float | None]:
-    return [_errors(result).get("start"), *_listed(result, "after_epoch")]
+    return [result.record.errors.start, *result.record.errors.after_epoch]
 
 
 def _largest(result: Result) -> Sequence[float | None]:
-    start = (result.record.get("start_balance") or {}).get("largest")
-    return [start, *_balance(result, "largest")]
-
-
-def _balance(result: Result, name: str) -> Sequence[float | None]:
-    return [None if each is None else each.get(name) for each in result.record.get("balance") or ()]
+    record = result.record
+    return [each.largest for each in (record.start_balance, *record.balance)]
 
 
 def means(

@@ -194,12 +194,11 @@ def _restates(result: Result) -> bool:
     """Whether there are statistics to renew: not in a model without batch norm."""
     if result.job.recipe in _GRADIENT_FREE:
         return False
-    layers = result.record.get("batch_norm_layers")
+    layers = result.record.batch_norm_layers
     if layers is not None:
         return bool(layers)
     # Results from before that was kept: whether new statistics alone made a difference.
-    errors = result.record.get("errors") or {}
-    start, before = errors.get("start"), errors.get("unadapted")
+    start, before = result.record.errors.start, result.unadapted_error
     return start is None or before is None or abs(start - before) > _ROUNDING
 
 
@@ -251,11 +250,11 @@ def _searched(
 
 
 def _epochs(result: Result) -> set[object]:
-    after = (result.record.get("errors") or {}).get("after_epoch") or ()
+    after = result.record.errors.after_epoch
     # Every longer run has shorter ones in it, but nobody may have chosen among them: a search is on
     # hold-out images, and says how many at most.
     searched = _held_out(result) and "epochs" in dict(result.job.options)
-    if result.record.get("score") == "end" or not searched:
+    if result.record.score == "end" or not searched:
         return {len(after)}
     return set(range(1, len(after) + 1))
 
@@ -270,7 +269,7 @@ def _rates(result: Result) -> set[object]:
 
 
 def _selectors(result: Result) -> set[object]:
-    selector = (result.record.get("recipe") or {}).get("selector") or {}
+    selector = (result.record.recipe or {}).get("selector") or {}
     return {selector["kind"]} if "kind" in selector else set()
 
 

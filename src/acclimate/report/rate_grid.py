@@ -31,8 +31,8 @@ _Runs: TypeAlias = dict[tuple[float, int], list[tuple[Result, tuple[float, float
 
 def rate_of(result: Result) -> float | None:
     """The learning rate of a run: as recorded in full, else as it was asked for."""
-    optimizer = (result.record.get("recipe") or {}).get("optimizer") or {}
-    rate = optimizer.get("lr", dict(result.job.options).get("optimizer.lr"))
+    asked = dict(result.job.options).get("optimizer.lr")
+    rate = asked if result.record.rate is None else result.record.rate
     return float(rate) if isinstance(rate, int | float) and rate > 0 else None
 
 
@@ -41,7 +41,7 @@ def usable(result: Result) -> bool:
     return (
         rate_of(result) is not None
         and result.unadapted_error is not None
-        and any(error is not None for error in _after(result))
+        and any(error is not None for error in result.record.errors.after_epoch)
     )
 
 
@@ -56,14 +56,13 @@ def rate_grid(results: Sequence[Result]) -> tuple[Grid, int]:
         if rate is None or not usable(result):
             continue
         run = (rate, result.job.shift, result.job.seed)
-        if run not in longest or len(_after(result)) > len(_after(longest[run])):
-            longest[run] = result
+        longest[run] = max(longest.get(run, result), result, key=_epochs)
     gathered: _Runs = {}
     for (rate, _, _), result in longest.items():
         states = states_of(result)
-        for epoch, error in enumerate(_after(result), 1):
+        for epoch, error in enumerate(result.record.errors.after_epoch, 1):
             if error is not None and result.unadapted_error is not None:
-                start = (result.record.get("errors") or {}).get("start")
+                start = result.record.errors.start
                 source = result.unadapted_error
                 began = source if start is None else start
                 found = (error, source, began, states[epoch].collapsed)
@@ -81,6 +80,10 @@ def rate_grid(results: Sequence[Result]) -> tuple[Grid, int]:
     return grid, len(gathered) - len(grid)
 
 
+def _epochs(result: Result) -> int:
+    return len(result.record.errors.after_epoch)
+
+
 def _on_the_same(gathered: _Runs) -> _Runs:
     ran = {
         place: frozenset((run.job.shift, run.job.seed) for run, _ in runs)
@@ -92,7 +95,3 @@ def _on_the_same(gathered: _Runs) -> _Runs:
         for place, runs in gathered.items()
         if on <= ran[place]
     }
-
-
-def _after(result: Result) -> Sequence[float | None]:
-    return (result.record.get("errors") or {}).get("after_epoch") or ()

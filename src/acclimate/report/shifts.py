@@ -178,7 +178,7 @@ def _by_shift(results: Sequence[Result]) -> dict[str, float]:
 
 def _met(result: Result) -> list[tuple[str, float]]:
     """The error on each corruption: a stream through several has met them all."""
-    parts = result.record.get("by_shift") or {}
+    parts = result.record.by_shift
     if len(parts) < 2:
         return [] if result.error is None else [(result.corruption or "clean", result.error)]
     known = {name: [e for e in errors if e is not None] for name, errors in parts.items()}

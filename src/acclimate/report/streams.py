@@ -87,4 +87,4 @@ def _curves(
 
 
 def _spans(result: Result, *, value: str) -> Sequence[float | None]:
-    return [span.get(value) for span in result.record.get("spans") or ()]
+    return [getattr(span, value) for span in result.record.spans]

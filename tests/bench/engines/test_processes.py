@@ -78,10 +78,10 @@ def test_a_worker_that_is_killed_for_its_memory_is_followed_by_one_with_smaller_
     results = []
     ProcessEngine(settings, workers=1).run([a_job(model="py:greedy_net:build")], results.append)
     (result,) = results
-    assert (result.status, result.record["batch_size"]) == ("done", 64)
+    assert (result.status, result.record.batch_size) == ("done", 64)
     assert any(
         note.startswith("out of memory by all signs, its process was killed, with batches of 128, ")
-        for note in result.record["notes"]
+        for note in result.record.notes
     )
 
 
