@@ -15,7 +15,8 @@ from tqdm import tqdm
 
 import acclimate
 from acclimate.data.corruptions import corrupt
-from acclimate.demo import SHIFT, digits, load_digits_model
+from acclimate.data.digits import SHIFT, digits
+from acclimate.models.networks.digits import load_digits_model
 
 RECIPES = ("none", "bn", "ent", "rpl")
 

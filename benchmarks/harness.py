@@ -29,7 +29,7 @@ from acclimate.bench import worker as running
 from acclimate.bench.engines import InlineEngine, WorkerSettings
 from acclimate.bench.sweep import run_jobs
 from acclimate.bench.worker import Worker
-from acclimate.demo import digits
+from acclimate.data.digits import digits
 from acclimate.errors import AcclimateWarning
 
 REPEATS = 5

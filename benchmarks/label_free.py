@@ -65,7 +65,8 @@ def target(images: np.ndarray, labels: np.ndarray, kind: str) -> tuple[np.ndarra
 
 
 def digits_case() -> tuple[LoadedModel, np.ndarray, np.ndarray]:
-    from acclimate.demo import digits, load_digits_model
+    from acclimate.data.digits import digits
+    from acclimate.models.networks.digits import load_digits_model
 
     return (load_digits_model(), *digits("held-out"))
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import acclimate
 from acclimate.data.corruptions import Preset, corrupt
-from acclimate.demo import digits, load_digits_model
+from acclimate.data.digits import digits
+from acclimate.models.networks.digits import load_digits_model
 
 SHIFTS: list[tuple[str, Preset, int]] = [
     ("speckle_noise", "imagenet", 3),

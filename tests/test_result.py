@@ -25,9 +25,10 @@ from torch import nn
 
 import acclimate
 from acclimate.adaptation.folder import RunFolder
-from acclimate.demo import PREPROCESSING, digits, load_digits_model
+from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError
 from acclimate.guard.verdict import Verdict
+from acclimate.models.networks.digits import load_digits_model
 from acclimate.result import AdaptationResult
 
 IMAGES = digits("held-out", shifted=True)[0][:100]

@@ -13,10 +13,11 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import acclimate
 from acclimate.data import ClassList, corrupt
-from acclimate.demo import PREPROCESSING, build_network, digits, load_digits_model
+from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.learner.learner import Learner
 from acclimate.models import LoadedModel
+from acclimate.models.networks.digits import digits_network, load_digits_model
 from digit_runs import IMAGES, INPUT, LABELS, QUICK, adapt, same, weights
 
 
@@ -229,7 +230,7 @@ def test_the_model_handed_back_is_the_plain_model(normalization):
 @torch.no_grad()
 def test_predictions_are_those_of_the_plain_model_image_by_image(recipe):
     result = adapt(recipe=recipe, options={"epochs": 1})
-    model = build_network().eval()
+    model = digits_network().eval()
     model.load_state_dict(result.model.state_dict(), strict=True)
     answers = torch.cat([model(image[None]) for image in INPUT])
     assert torch.equal(answers.argmax(dim=1), result.predictions)

@@ -14,8 +14,9 @@ from torch import nn
 import acclimate
 from acclimate import parallel
 from acclimate.data import open_images
-from acclimate.demo import PREPROCESSING, digits, load_digits_model
+from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.models import LoadedModel
+from acclimate.models.networks.digits import load_digits_model
 from processes import Failed, in_processes, succeed
 
 IMAGES, LABELS = (part[:63] for part in digits("held-out", shifted=True))

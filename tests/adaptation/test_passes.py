@@ -8,11 +8,12 @@ import torch
 from acclimate.adaptation.passes import Passes
 from acclimate.adaptation.run import AdaptationRun
 from acclimate.data import Batch, open_images
-from acclimate.demo import PREPROCESSING, digits, load_digits_model
+from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.guard.guard import Guard
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.metrics import Tally
+from acclimate.models.networks.digits import load_digits_model
 
 IMAGES, LABELS = (part[:70] for part in digits("held-out", shifted=True))
 ROOM = IMAGES.size

@@ -13,9 +13,10 @@ from torch import nn
 
 import acclimate
 from acclimate import files
-from acclimate.demo import PREPROCESSING, digits, load_digits_model
+from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import LoadedModel
+from acclimate.models.networks.digits import load_digits_model
 
 IMAGES, LABELS = (part[:100] for part in digits("held-out", shifted=True))
 BATCHES = 5  # in a pass over 100 images; an epoch of `ent` is as many forward passes

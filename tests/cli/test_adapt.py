@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import save_file
 
-from acclimate.demo import load_digits_model
+from acclimate.models.networks.digits import load_digits_model
 from adapt_inputs import BLURRED, CLEAN, LABELS, WORDS, call, go_to, write_folder, write_npz
 
 

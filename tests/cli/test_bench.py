@@ -15,7 +15,7 @@ import pytest
 
 from acclimate.bench import Store
 from acclimate.cli import main
-from acclimate.demo import digits
+from acclimate.data.digits import digits
 from torch_free import run_without_torch
 
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from acclimate.cli import main
-from acclimate.demo import digits
+from acclimate.data.digits import digits
 
 IMAGES, LABELS = digits("held-out")
 MODEL = ["--model", "acclimate:digits"]

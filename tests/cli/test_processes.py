@@ -14,7 +14,7 @@ import pytest
 
 from acclimate.cli import main
 from acclimate.cli.processes import LAUNCHED, launched_processes
-from acclimate.demo import digits
+from acclimate.data.digits import digits
 from acclimate.errors import AcclimateError
 
 LAUNCH = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

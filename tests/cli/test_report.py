@@ -12,7 +12,7 @@ import pytest
 
 from acclimate.bench import Result, Store
 from acclimate.cli import main
-from acclimate.demo import digits
+from acclimate.data.digits import digits
 from acclimate.report import png
 from report_store import full_store, result
 

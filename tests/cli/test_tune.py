@@ -11,7 +11,7 @@ import pytest
 
 from acclimate.bench import Store
 from acclimate.cli import main
-from acclimate.demo import digits
+from acclimate.data.digits import digits
 
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 

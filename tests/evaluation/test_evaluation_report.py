@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 from acclimate.data import open_images
-from acclimate.demo import PREPROCESSING, digits, load_digits_model
+from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError
 from acclimate.evaluation import Part, Report, evaluate_parts, image_parts
 from acclimate.metrics import ALEXNET_CORRUPTIONS, CORRUPTIONS, DOMAINS, Scoring, mde
 from acclimate.models import LoadedModel
+from acclimate.models.networks.digits import load_digits_model
 
 IMAGES, LABELS = digits("held-out")
 IMAGENET_C = {"data": {"dataset": "imagenet-c"}}

@@ -10,11 +10,12 @@ import torch
 
 import acclimate
 from acclimate.data.corruptions import corrupt
-from acclimate.demo import digits, load_digits_model
+from acclimate.data.digits import digits
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard.guard import Guard, Watch, make_guard
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
+from acclimate.models.networks.digits import load_digits_model
 from acclimate.models.torchvision_import import import_torchvision
 
 CLEAN, LABELS = (part[:400] for part in digits("held-out"))

@@ -6,10 +6,11 @@ import pytest
 
 import acclimate
 from acclimate.data.corruptions import corrupt
-from acclimate.demo import digits, load_digits_model
+from acclimate.data.digits import digits
 from acclimate.guard.history import History
 from acclimate.guard.verdict import Verdict, earned_confidence, judge, label_free_score, late_shift
 from acclimate.metrics import Scores
+from acclimate.models.networks.digits import load_digits_model
 
 IMAGES, LABELS = (part[:500] for part in digits("held-out"))
 BLURRED = corrupt(IMAGES, "gaussian_blur", 4, preset="cifar", seed=0)

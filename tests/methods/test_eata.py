@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import acclimate
-from acclimate.demo import digits
+from acclimate.data.digits import digits
 from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.eata import FisherAnchor

@@ -14,12 +14,16 @@ from torch import nn
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models import LoadedModel, builtin, list_models, load, norm_layers, register_builtin
+from acclimate.models.networks.digits import load_digits_model
 from acclimate.models.sources import import_optional
+from acclimate.registry import Registry
 
 
 @pytest.fixture
 def builtins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtin, "_MAKERS", {"digits": "acclimate.demo:load_digits_model"})
+    registry = Registry("acclimate model")
+    registry.add("digits", load_digits_model)
+    monkeypatch.setattr(builtin, "_MODELS", registry)
 
 
 USER_MODULE = """
@@ -154,16 +158,6 @@ def test_builtins_are_registered_listed_and_loaded() -> None:
         load("acclimate:tiny-for-tset")
     with pytest.raises(AcclimateError, match="registered already"):
         register_builtin("tiny-for-test")(lambda: load("acclimate:digits"))
-
-
-@pytest.mark.usefixtures("builtins")
-def test_a_lazy_entry_may_carry_the_decorator_too() -> None:
-    def load_digits_model() -> LoadedModel:
-        return LoadedModel(name="acclimate:digits", model=nn.Linear(2, 2))
-
-    load_digits_model.__module__ = "acclimate.demo"
-    load_digits_model.__qualname__ = "load_digits_model"
-    assert register_builtin("digits")(load_digits_model) is load_digits_model
 
 
 def test_what_cannot_be_listed_says_so() -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from acclimate.data import open_images
-from acclimate.demo import PREPROCESSING, digits
+from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.dino import distillation

@@ -7,8 +7,9 @@ import torch
 
 from acclimate.data import open_images
 from acclimate.data.corruptions import corrupt
-from acclimate.demo import PREPROCESSING, build_network, digits
+from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError
+from acclimate.models.networks.digits import digits_network
 from acclimate.pretraining import (
     Dann,
     Method,
@@ -33,7 +34,7 @@ BLURRED, BLURRED_HELD_OUT = (
 
 def target_error(method: Method) -> float:
     torch.manual_seed(0)
-    model = build_network()
+    model = digits_network()
     source = open_images(CLEAR, preprocessing=PREPROCESSING, labels=LABELS)
     plan = Plan(epochs=12, batch_size=64, lr=0.05)
     pretrain(model, load_examples(source), method, plan, target=BLURRED, progress=False)

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from acclimate.cli import main
 from acclimate.data import open_images
-from acclimate.demo import PREPROCESSING, build_network, digits
+from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.ttt import turned
+from acclimate.models.networks.digits import digits_network
 from acclimate.pretraining import METHODS, Plan, load_examples, pretrain
 from acclimate.pretraining.methods import Batch
 from acclimate.pretraining.ttt import Ttt
@@ -54,7 +55,7 @@ def test_the_loss_is_the_classes_plus_the_turns() -> None:
 def test_both_are_learnt_and_the_head_goes_on_teaching(tmp_path: Path) -> None:
     assert METHODS["ttt"] is Ttt
     torch.manual_seed(0)
-    model = build_network()
+    model = digits_network()
     source = open_images(IMAGES, preprocessing=PREPROCESSING, labels=LABELS)
     plan = Plan(epochs=6, batch_size=64, lr=0.05)
     trained = pretrain(

@@ -11,7 +11,7 @@ from PIL import Image
 
 from acclimate.cli import main
 from acclimate.data.corruptions import corrupt
-from acclimate.demo import digits
+from acclimate.data.digits import digits
 
 CLEAN, LABELS = digits("held-out")
 BLURRED = corrupt(CLEAN, "gaussian_blur", 4, preset="cifar", seed=0)
@@ -21,8 +21,8 @@ NETS = """
 import time, torch
 from torch import nn
 from acclimate.data import ClassList
-from acclimate.demo import PREPROCESSING
-from acclimate.demo import build_network, load_digits_model
+from acclimate.data.digits import PREPROCESSING
+from acclimate.models.networks.digits import digits_network, load_digits_model
 from acclimate.models import LoadedModel
 
 def named():
@@ -37,7 +37,7 @@ def unnamed():
 
 def blank():
     torch.manual_seed(0)
-    return LoadedModel(name="", model=build_network(), preprocessing=PREPROCESSING)
+    return LoadedModel(name="", model=digits_network(), preprocessing=PREPROCESSING)
 
 def recordless():
     return load_digits_model().model

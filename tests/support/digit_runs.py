@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 import acclimate
-from acclimate.demo import PREPROCESSING, digits, load_digits_model
+from acclimate.data.digits import PREPROCESSING, digits
+from acclimate.models.networks.digits import load_digits_model
 
 IMAGES, LABELS = (part[:150] for part in digits("held-out", shifted=True))
 INPUT = PREPROCESSING.normalize(torch.from_numpy(IMAGES)[:, None])

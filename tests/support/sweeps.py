@@ -9,7 +9,7 @@ import numpy as np
 
 from acclimate.bench import Job
 from acclimate.bench.engines import Engine
-from acclimate.demo import digits
+from acclimate.data.digits import digits
 
 MODEL, DATASET = "acclimate:digits", "mnist"
 # As on a GPU: nothing more can be run there by the process that saw such an error.

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import overload
+from typing import cast
 
-from acclimate.errors import AcclimateError, unknown_name
+from acclimate.errors import AcclimateError
 from acclimate.models.architectures import ARCHITECTURES, Architecture
 from acclimate.models.checkpoints import checkpoints
 from acclimate.models.filling import colour_scale, fill
+from acclimate.models.networks.digits import load_digits_model
 from acclimate.models.record import LoadedModel
 from acclimate.models.sources import Request, no_class_count, with_weights
 from acclimate.models.weights import load_weights
+from acclimate.registry import Registry
 
 __all__ = ["builtin_names", "load_builtin", "register_builtin", "want_trained"]
 
 Maker = Callable[[], LoadedModel]
 
-# "module:function" is imported only when the model is asked for, so that listing stays cheap.
-_MAKERS: dict[str, str | Maker | Architecture] = {
-    "digits": "acclimate.demo:load_digits_model",
-    **ARCHITECTURES,
-    **{name: checkpoint.load for name, checkpoint in checkpoints().items()},
-}
+_MODELS: Registry[Maker | Architecture] = Registry("acclimate model")
+_MODELS.add("digits", load_digits_model)
+for _name, _architecture in ARCHITECTURES.items():
+    _MODELS.add(_name, _architecture)
+for _name, _checkpoint in checkpoints().items():
+    _MODELS.add(_name, _checkpoint.load)
 
 
-@overload
-def register_builtin(name: str) -> Callable[[Maker], Maker]: ...
-@overload
-def register_builtin(name: str, maker: Maker) -> Maker: ...
-def register_builtin(name: str, maker: Maker | None = None) -> Maker | Callable[[Maker], Maker]:
-    """Make a function's model available as ``acclimate:NAME``; also a decorator.
+def register_builtin(name: str) -> Callable[[Maker], Maker]:
+    """A decorator that makes a function's model available as ``acclimate:NAME``.
 
     >>> from torch import nn
     >>> @register_builtin("doc-example")
@@ -42,25 +39,16 @@ def register_builtin(name: str, maker: Maker | None = None) -> Maker | Callable[
     >>> "doc-example" in builtin_names()
     True
     """
-
-    def register(maker: Maker) -> Maker:
-        if name in _MAKERS and not _is_entry_of(maker, _MAKERS[name]):
-            raise AcclimateError(
-                f"a model acclimate:{name} is registered already; use another name"
-            )
-        _MAKERS[name] = maker
-        return maker
-
-    return register if maker is None else register(maker)
+    return cast("Callable[[Maker], Maker]", _MODELS.register(name))
 
 
 def builtin_names() -> list[str]:
     """The names after ``acclimate:``."""
-    return sorted(_MAKERS)
+    return _MODELS.names()
 
 
 def want_trained(spec: str, weights: str | Path | None = None) -> None:
-    """Refuse a bare architecture without weights, which would answer at random.
+    """Refuse a bare architecture without weights, whose predictions would be random.
 
     >>> want_trained("acclimate:wrn-40-2", "wrn.safetensors")
     >>> want_trained("acclimate:wrn-40-2")
@@ -78,15 +66,12 @@ def want_trained(spec: str, weights: str | Path | None = None) -> None:
 
 def load_builtin(request: Request) -> LoadedModel:
     """Answer a request for one of the package's own models."""
-    if request.name not in _MAKERS:
-        raise unknown_name("acclimate model", request.name, _MAKERS)
-    entry = _MAKERS[request.name]
+    entry = _MODELS[request.name]
     if isinstance(entry, Architecture):
         loaded = replace(entry.untrained(request.class_count), name=request.spec)
         return loaded if request.weights is None else _filled(loaded, request.weights, request)
     no_class_count(request)
-    maker = _maker(entry) if isinstance(entry, str) else entry
-    return with_weights(replace(maker(), name=request.spec), request)
+    return with_weights(replace(entry(), name=request.spec), request)
 
 
 def _filled(loaded: LoadedModel, weights: Path, request: Request) -> LoadedModel:
@@ -104,15 +89,3 @@ def _filled(loaded: LoadedModel, weights: Path, request: Request) -> LoadedModel
         preprocessing=replace(preprocessing, mean=mean, std=std),
         source=f"{weights}, with its mean and std",
     )
-
-
-def _maker(entry: str) -> Maker:
-    module, _, function = entry.partition(":")
-    maker: Maker = getattr(importlib.import_module(module), function)
-    return maker
-
-
-def _is_entry_of(maker: Maker, entry: str | Maker | Architecture) -> bool:
-    """Whether ``maker`` is the function a lazy entry points to, which may carry the decorator."""
-    qualified = f"{maker.__module__}:{getattr(maker, '__qualname__', '')}"
-    return entry in (maker, qualified)

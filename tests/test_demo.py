@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
-from acclimate.demo import MEANING, PREPROCESSING, digits, load_digits_model, run_demo
+from acclimate.data import digits as digits_module
+from acclimate.data.digits import PREPROCESSING, digits
+from acclimate.demo import MEANING, run_demo
+from acclimate.models.networks.digits import load_digits_model
+
+
+def test_the_digits_are_those_of_scikit_learn():
+    theirs = load_digits()
+    with np.load(Path(digits_module.__file__).with_suffix(".npz")) as ours:
+        assert np.array_equal(ours["images"].astype(theirs.images.dtype), theirs.images)
+        assert np.array_equal(ours["labels"].astype(theirs.target.dtype), theirs.target)
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +44,11 @@ def test_the_shift_is_fixed_and_leaves_labels_alone():
 
 
 @torch.no_grad()
-def test_the_shipped_weights_know_clean_digits():
+def test_the_embedded_weights_know_clean_digits():
     images, labels = digits("held-out")
     model = load_digits_model().model
-    answers = model(PREPROCESSING.normalize(torch.from_numpy(images)[:, None])).argmax(dim=1)
-    assert np.mean(answers.numpy() != labels) < 0.05
+    predictions = model(PREPROCESSING.normalize(torch.from_numpy(images)[:, None])).argmax(dim=1)
+    assert np.mean(predictions.numpy() != labels) < 0.05
 
 
 def test_the_gain_is_plain_to_see(demo):

@@ -1,4 +1,4 @@
-"""Train the embedded network on clean digits: ``python -m acclimate.demo.train``."""
+"""Train the embedded network on clean digits: ``python benchmarks/train_digits.py``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from acclimate.demo import PREPROCESSING, build_network, digits
+from acclimate.data.digits import PREPROCESSING, digits
+from acclimate.models.networks import digits as network
 
 __all__ = ["main"]
 
@@ -17,7 +18,7 @@ EPOCHS, BATCH = 60, 64
 
 
 def _shifted(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Each picture moved by up to one pixel, the usual augmentation for digits."""
+    """Each image moved by up to one pixel, the usual augmentation for digits."""
     padded = F.pad(images, (1, 1, 1, 1), value=float(images.min()))
     offsets = torch.randint(0, 3, (len(images), 2), generator=generator)
     moved = [p[:, dy : dy + 8, dx : dx + 8] for p, (dy, dx) in zip(padded, offsets, strict=True)]
@@ -25,7 +26,7 @@ def _shifted(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def main() -> None:
-    """Train, report the clean error, and write the weights beside this file."""
+    """Train, report the clean error, and write the weights beside the network."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     arrays, targets = digits("train")
@@ -33,7 +34,7 @@ def main() -> None:
         PREPROCESSING.normalize(torch.from_numpy(arrays)[:, None]),
         torch.from_numpy(targets),
     )
-    model = build_network()
+    model = network.digits_network()
     steps = EPOCHS * (len(images) // BATCH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=steps)
@@ -49,11 +50,11 @@ def main() -> None:
     model.eval()
     arrays, targets = digits("held-out")
     with torch.no_grad():
-        answers = model(PREPROCESSING.normalize(torch.from_numpy(arrays)[:, None])).argmax(dim=1)
-    wrong = int((answers != torch.from_numpy(targets)).sum())
+        logits = model(PREPROCESSING.normalize(torch.from_numpy(arrays)[:, None]))
+    wrong = int((logits.argmax(dim=1) != torch.from_numpy(targets)).sum())
     print(f"clean error {100 * wrong / len(targets):.1f} % on {len(targets)} held-out digits")
     tensors = {k: v.contiguous() for k, v in model.state_dict().items()}
-    save_file(tensors, Path(__file__).with_name("digits.safetensors"))
+    save_file(tensors, Path(network.__file__).with_suffix(".safetensors"))
 
 
 if __name__ == "__main__":
