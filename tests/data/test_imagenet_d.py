@@ -213,9 +213,7 @@ def test_the_pages_words_follow_from_the_file():
     right = len(mapping()) + len(lacking)
     assert f"{right} have a right or close answer" in PAGE
     assert f"The\nother {len(lacking)} (" in PAGE
-    for name in re.findall(
-        r"`([\w-]+)`", PAGE.split("**Not to be told apart.**")[1].split("are")[0]
-    ):
+    for name in re.findall(r"`([\w-]+)`", PAGE.split("**Ambiguous.**")[1].split("are")[0]):
         assert name in left_out()
 
 

@@ -72,6 +72,7 @@ def test_mnist_train_and_npz(tmp_path):
         (gzip.compress(idx(MNIST))[:-20], "cannot read"),
         (idx(np.zeros((4, 16, 16), np.uint8)), "N×28×28 .* got uint8 4×16×16"),
     ],
+    ids=["short", "long", "empty", "cut", "other-type", "cut-gzip", "other-size"],
 )
 @pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_broken_idx_files_are_named(tmp_path, content, message):
