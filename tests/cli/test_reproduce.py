@@ -10,7 +10,7 @@ import pytest
 
 from acclimate.bench import Store
 from acclimate.cli import main
-from acclimate.paper.tables import tables
+from acclimate.paper.tables import find_tables, tables
 from torch_free import run_without_torch
 
 SMALL = ["--incomplete", "--images-per-shift", "8", "--severities", "5", "--shifts", "fog"]
@@ -40,7 +40,7 @@ def test_the_list_has_a_line_for_each_table(capfd):
     assert lines[-1].startswith("0 of 1,786 cells can run here, 70 are counted")
 
 
-def test_the_list_knows_what_is_at_hand(capfd):
+def test_the_list_knows_what_is_available(capfd):
     found = None
     for root in ("cifar10=cifar", "cifar"):  # said, or looked for
         given = ["--root", root, "--incomplete"]
@@ -51,11 +51,11 @@ def test_the_list_knows_what_is_at_hand(capfd):
     assert any(words.startswith("imagenet-c:") for words in found["missing"])
 
 
-def test_a_dry_run_of_all_of_it_with_nothing_at_hand(capfd):
+def test_a_dry_run_of_all_of_it_with_nothing_available(capfd):
     assert reproduce("tbl:*", "--dry-run", "--json") == 0
     shown = json.loads(capfd.readouterr().out)
     rows = [row for table in shown["tables"] for row in table["rows"]]
-    assert len(rows) == sum(len(table.cells) for table in tables("tbl:*"))
+    assert len(rows) == sum(len(table.cells) for table in find_tables("tbl:*"))
     assert all(row["lacks"] or row["measured"] is not None for row in rows)
     assert shown["estimate"]["words"] == "nothing to run"
 
@@ -81,7 +81,7 @@ def test_a_small_version_from_the_beginning_to_the_end(capfd):
         if row["status"] == "measured":
             assert row["difference"] == pytest.approx(row["measured"] - row["published"])
             assert (row["small"], row["images"]) == (MARK, 8)
-            assert any("made on the way" in note for note in row["notes"])
+            assert any("made on the fly" in note for note in row["notes"])
 
     # What is in the store is not run again, and times come from it.
     assert len(Store("results.db")) == 6

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from acclimate.data.corruptions import DEV, TEST
-from acclimate.paper import AtHand
+from acclimate.paper import Available
 
 
 @pytest.fixture
 def cifar(tmp_path):
     """The clean data set alone."""
-    from at_hand_data import tiny_npz
+    from tiny_data import tiny_npz
 
     root = tiny_npz(tmp_path / "cifar10" / "cifar10-test.npz")
-    return AtHand(roots={"cifar10": str(root)}, incomplete=True)
+    return Available(roots={"cifar10": str(root)}, incomplete=True)
 
 
 @pytest.fixture
@@ -23,4 +23,4 @@ def cifar_c(tmp_path):
     root.mkdir()
     for name in (*TEST, *DEV, "labels"):
         np.save(root / f"{name}.npy", np.zeros(1, np.uint8))
-    return AtHand(roots={"cifar10-c": str(root)})
+    return Available(roots={"cifar10-c": str(root)})

@@ -8,7 +8,7 @@ import pytest
 
 from acclimate.errors import AcclimateError
 from acclimate.paper import read_choices
-from acclimate.paper.jobs import chosen_for
+from acclimate.paper.plan import chosen_for
 from acclimate.paper.tables import find_table
 
 

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from acclimate.paper import AtHand, Scope, compare, jobs_of, plan_tables
+from acclimate.paper import Available, Scope, compare, jobs_of, plan_tables
 from acclimate.paper.rendering import FORMATS, text
 from acclimate.paper.tables import find_table, tables
-from at_hand_data import by_key, made_up
+from tiny_data import by_key, made_up
 
 
-def compared(label, *, hand=None, scope=None, run=False, **more):
-    (plan,) = plan_tables([find_table(label)], hand=hand or AtHand(), scope=scope)
+def compared(label, *, available=None, scope=None, run=False, **more):
+    (plan,) = plan_tables([find_table(label)], available=available or Available(), scope=scope)
     results = by_key(made_up(job) for job in jobs_of([plan])) if run else {}
     return compare(plan, results, **more)
 
@@ -23,7 +23,7 @@ def row_of(comparison, row, column):
 
 
 @pytest.mark.parametrize("table", tables(), ids=lambda table: table.label)
-def test_every_table_can_be_printed_with_nothing_at_hand(table):
+def test_every_table_can_be_printed_with_nothing_available(table):
     shown = compared(table.label, simulate=False)
     assert len(shown.rows) == len(table.cells)
     for each in shown.rows:
@@ -35,7 +35,7 @@ def test_every_table_can_be_printed_with_nothing_at_hand(table):
 
 
 def test_published_measured_and_the_difference(cifar):
-    shown = compared("tbl:groupnorm", hand=cifar, run=True)
+    shown = compared("tbl:groupnorm", available=cifar, run=True)
     ent = row_of(shown, "WRN-26-1-BN", "ENT")
     assert (ent.published, ent.measured, ent.status) == (13.1, pytest.approx(20.0), "measured")
     assert ent.difference == pytest.approx(6.9)
@@ -50,13 +50,13 @@ def test_published_measured_and_the_difference(cifar):
 
 
 def test_what_can_run_is_not_called_missing(cifar):
-    ent = row_of(compared("tbl:groupnorm", hand=cifar), "WRN-26-1-BN", "ENT")
+    ent = row_of(compared("tbl:groupnorm", available=cifar), "WRN-26-1-BN", "ENT")
     assert (ent.status, ent.jobs, ent.measured) == ("can run", 75, None)
 
 
 def test_a_small_version_is_marked_in_every_line_and_in_the_json(cifar):
     scope = Scope(images=20, severities=(5,))
-    shown = compared("tbl:groupnorm", hand=cifar, scope=scope, run=True)
+    shown = compared("tbl:groupnorm", available=cifar, scope=scope, run=True)
     words = "20 images a shift, severity 5 only"
     out = text(shown)
     lines = [line for line in out.splitlines() if line.startswith(("WRN", "ResNet50"))]

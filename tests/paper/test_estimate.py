@@ -7,7 +7,7 @@ import pytest
 from acclimate.bench import Job
 from acclimate.paper import estimate
 from acclimate.paper.estimate import work_of
-from at_hand_data import made_up
+from tiny_data import made_up
 
 
 def job(recipe="none", *, images=100, **changes):
@@ -37,11 +37,11 @@ def test_workers_share_the_work():
 
 
 def test_without_results_a_few_images_are_tried():
-    found = estimate([job()], [], try_out=lambda job: 0.5)
+    found = estimate([job()], [], time_image=lambda job: 0.5)
     assert (found.seconds, found.measured) == (50.0, ("acclimate:digits",))
 
 
-def test_unknown_is_said():
+def test_unknown_is_reported():
     assert "unknown" in str(estimate([job()], []))
     known = made_up(job(), images=100, seconds=2.0)
     both = estimate([job(), job(model="paper:resnet50")], [known])

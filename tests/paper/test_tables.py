@@ -23,7 +23,7 @@ from acclimate.metrics import (
 from acclimate.models import list_models
 from acclimate.models.paper import paper_names
 from acclimate.paper import tables as module
-from acclimate.paper.tables import Cell, Table, find_table, tables
+from acclimate.paper.tables import Cell, Table, find_table, find_tables, tables
 from acclimate.presets import PRESETS, find_preset
 from acclimate.pretraining import METHODS
 from acclimate.theory.settings import FIGURES
@@ -195,7 +195,7 @@ def test_averages_follow_from_their_corruptions(label, row, cells):
 
 WITH_DOMAINS = [
     (table.label, row, cells)
-    for table in tables("tab:*")
+    for table in find_tables("tab:*")
     for row, cells in by_row(table).items()
     if {cell.shift for cell in cells} >= set(DOMAINS) and any(c.metric == "mDE" for c in cells)
 ]

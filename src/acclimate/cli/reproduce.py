@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from acclimate.bench import Job, Result
     from acclimate.bench.engines import Engine
     from acclimate.bench.sweep import Outcome
-    from acclimate.paper import AtHand, Comparison, Estimate, Scope, TablePlan
-    from acclimate.paper.tables import Table
+    from acclimate.paper import Available, Comparison, Estimate, Scope, Table, TablePlan
 
 __all__ = ["add_parser"]
 
@@ -93,16 +92,16 @@ def run(args: argparse.Namespace) -> int:
     if not args.names and not args.list:
         raise AcclimateError("expected the label of a table; acclimate reproduce --list has them")
     tables = _tables(args)
-    hand, scope = _hand(args, tables), _scope(args)
-    hand.check(tables)
+    available, scope = _available(args, tables), _scope(args)
+    available.check(tables)
     choices = read_choices(*args.choice) if args.choice else None
-    plans = plan_tables(tables, hand=hand, scope=scope, choices=choices)
+    plans = plan_tables(tables, available=available, scope=scope, choices=choices)
     if args.list:
         return _list(plans, args)
     jobs = jobs_of(plans)
     known = _results(args.store, jobs)
     todo = [job for job in jobs if job.key not in known or known[job.key].status == "failed"]
-    engine = None if args.dry_run or not todo else engine_of(hand.roots, args)
+    engine = None if args.dry_run or not todo else engine_of(available.roots, args)
     expected = _estimate(todo, known, engine, args)
     if not args.json:  # a table for a paper has nothing before it
         print(f"{expected}\n", flush=True, file=None if args.format == "text" else sys.stderr)
@@ -140,10 +139,10 @@ def _tables(args: argparse.Namespace) -> list[Table]:
     return only_cells(unique, rows=args.rows, columns=args.columns)
 
 
-def _hand(args: argparse.Namespace, asked: Sequence[Table]) -> AtHand:
-    from acclimate.paper import AtHand
+def _available(args: argparse.Namespace, asked: Sequence[Table]) -> Available:
+    from acclimate.paper import Available
 
-    return AtHand(
+    return Available(
         roots=_roots(args, asked),
         weights=_pairs(args.weights, "--weights MODEL=FILE"),
         incomplete=args.incomplete,
@@ -151,12 +150,12 @@ def _hand(args: argparse.Namespace, asked: Sequence[Table]) -> AtHand:
 
 
 def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
-    """The folder of each data set: as it is said, else where it is found."""
+    """The folder of each data set: the one named, else where it is found."""
     from acclimate.bench.available import lying_in
     from acclimate.bench.plan import MADE_FROM
-    from acclimate.paper.jobs import needs_no_run
+    from acclimate.paper.plan import NO_RUN
 
-    cells = [cell for table in asked for cell in table.to_run if not needs_no_run(cell)]
+    cells = [cell for table in asked for cell in table.to_run if cell.metric not in NO_RUN]
     wanted = {name for cell in cells for name in (cell.dataset, cell.scored_on) if name}
     wanted |= {clean for name, (clean, _) in MADE_FROM.items() if name in wanted}
     named = _pairs([word for word in args.root if "=" in word], "--root NAME=DIR")
@@ -182,11 +181,9 @@ def _scope(args: argparse.Namespace) -> Scope:
     for name in args.shifts:
         if name not in known:
             raise unknown_name("corruption or domain", name, known)
-    return Scope.of(
-        images=args.images,
-        severities=args.severities,
-        shifts=args.shifts,
-        incomplete=args.incomplete,
+    severities = {} if args.severities is None else {"severities": tuple(args.severities)}
+    return Scope(
+        images=args.images, shifts=tuple(args.shifts), incomplete=args.incomplete, **severities
     )
 
 
@@ -211,11 +208,11 @@ def _list(plans: Sequence[TablePlan], args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([listed(plan) for plan in plans], ensure_ascii=False))
         return OK
-    print("\n".join(list_plans(plans)))
+    print(list_plans(plans))
     cells, here = sum(len(plan.cells) for plan in plans), sum(plan.can_run for plan in plans)
     alone = sum(plan.counted for plan in plans)
     print(f"\n{here:,} of {cells:,} cells can run here, {alone:,} are counted; acclimate reproduce "
-          "LABEL --dry-run says what is missing for the others")  # fmt: skip
+          "LABEL --dry-run prints what is missing for the others")  # fmt: skip
     return OK
 
 
@@ -236,12 +233,11 @@ def _estimate(
     engine: Engine | None,
     args: argparse.Namespace,
 ) -> Estimate:
-    from acclimate.paper import estimate
-    from acclimate.paper.needs import seconds_an_image
+    from acclimate.paper.estimate import estimate, seconds_an_image
 
     workers = engine.workers if engine is not None else args.workers or 1
-    try_out = partial(seconds_an_image, device=args.device)
-    return estimate(todo, known.values(), workers=workers, try_out=try_out)
+    time_image = partial(seconds_an_image, device=args.device)
+    return estimate(todo, known.values(), workers=workers, time_image=time_image)
 
 
 def _text(shown: Sequence[Comparison], outcome: Outcome | None, args: argparse.Namespace) -> str:
@@ -249,14 +245,14 @@ def _text(shown: Sequence[Comparison], outcome: Outcome | None, args: argparse.N
 
     parts = [FORMATS[args.format](each) for each in shown]
     rows = [row for each in shown for row in each.rows]
-    said = counts(rows)
+    summary = counts(rows)
     if outcome is not None:
         ran = f"{outcome.done:,} jobs run, {len(outcome.failed):,} failed"
-        said += f"; {ran}, results in {args.store}"
+        summary += f"; {ran}, results in {args.store}"
     small = next((each.scope.words for each in shown if each.scope.small), "")
     marked = f" SMALL VERSION ({small})." if small else ""
     mark = {"text": "", "markdown": "", "latex": "% "}[args.format]
-    return "\n\n".join([*parts, f"{mark}{said}.{marked}"])
+    return "\n\n".join([*parts, f"{mark}{summary}.{marked}"])
 
 
 def _plain(

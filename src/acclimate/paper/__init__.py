@@ -1,28 +1,25 @@
 """The paper's tables run again: what is needed, what is run, what came of it beside the print."""
 
-from acclimate.paper.comparison import (
-    Comparison,
-    ComparisonRow,
-    TablePlan,
-    compare,
-    jobs_of,
-    plan_tables,
-)
+from acclimate.paper.comparison import Comparison, ComparisonRow, compare
 from acclimate.paper.estimate import Estimate, estimate
-from acclimate.paper.jobs import (
+from acclimate.paper.measured import Measured, measured
+from acclimate.paper.needs import Available, Lack
+from acclimate.paper.plan import (
     CellPlan,
     Scope,
+    TablePlan,
     Try,
-    find_tables,
-    only_cells,
+    jobs_of,
+    longest_runs,
     plan_cell,
+    plan_tables,
     read_choices,
 )
-from acclimate.paper.measured import Measured, measured
-from acclimate.paper.needs import AtHand, Lack
+from acclimate.paper.tables import Cell, Table, find_table, find_tables, only_cells
 
 __all__ = [
-    "AtHand",
+    "Available",
+    "Cell",
     "CellPlan",
     "Comparison",
     "ComparisonRow",
@@ -30,12 +27,15 @@ __all__ = [
     "Lack",
     "Measured",
     "Scope",
+    "Table",
     "TablePlan",
     "Try",
     "compare",
     "estimate",
+    "find_table",
     "find_tables",
     "jobs_of",
+    "longest_runs",
     "measured",
     "only_cells",
     "plan_cell",

@@ -1,19 +1,25 @@
-"""How long jobs will take: from results of the same model, or from a few images tried out."""
+"""How long jobs will take: from results of the same model, or from a few images timed."""
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from acclimate.bench.job import UNADAPTED, Job
 from acclimate.bench.record import Result
 from acclimate.bench.sweep import duration
+from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe, list_recipes
+from acclimate.models import load
+from acclimate.models.device import choose_device
 from acclimate.presets import tuned_recipe
 
-__all__ = ["Estimate", "estimate", "rates_of", "work_of"]
+__all__ = ["Estimate", "estimate", "seconds_an_image", "work_of"]
 
 IMAGES = {
     "cifar10": 10_000, "cifar10-c": 10_000, "imagenet": 50_000, "imagenet-c": 50_000,
@@ -24,7 +30,7 @@ IMAGES = {
 """Images of a shift of each data set, for estimates alone; of ImageNet-D's domains the mean."""
 
 # Passes over the images that a job makes, a forward pass being 1 and a backward one about 2.
-_SCORED = 2  # as it is, and with its statistics estimated
+_SCORED = 2  # unadapted, and with its statistics estimated
 _EPOCH = 4  # forward and backward, and the score afterwards
 
 
@@ -36,7 +42,7 @@ class Estimate:
         seconds: of the jobs whose model is known; None where none is.
         jobs: how many are to be run.
         unknown: models of which nothing is known.
-        measured: models that were tried out for it, and have no results yet.
+        measured: models that were timed for it, and have no results yet.
         workers: how many run at once.
     """
 
@@ -70,7 +76,7 @@ def estimate(
     results: Iterable[Result],
     *,
     workers: int = 1,
-    try_out: Callable[[Job], float | None] | None = None,
+    time_image: Callable[[Job], float | None] | None = None,
 ) -> Estimate:
     """Seconds for jobs, from results that are there.
 
@@ -78,8 +84,8 @@ def estimate(
         jobs: what is to be run.
         results: of any jobs; those of the same model count.
         workers: how many jobs run at once.
-        try_out: seconds for one image forward through a job's model, where there are no results;
-            None where that cannot be tried.
+        time_image: seconds for one image forward through a job's model, where there are no
+            results; None where that cannot be timed.
 
     >>> job = Job(model="acclimate:digits", dataset="mnist", recipe="none", images=100)
     >>> done = Result(job=job, record={"seconds": 2.0, "images": 100})
@@ -87,16 +93,16 @@ def estimate(
     >>> print(estimate([longer], [done]))
     1 job to run, about 3 min
     """
-    rates, tried = rates_of(results), []
+    rates, timed = _rates_of(results), []
     by_model: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         by_model[job.model].append(job)
     seconds, unknown = 0.0, []
     for model, those in by_model.items():
         rate = rates.get(model)
-        if rate is None and try_out is not None:
-            rate = try_out(those[0])
-            tried += [model] if rate is not None else []
+        if rate is None and time_image is not None:
+            rate = time_image(those[0])
+            timed += [model] if rate is not None else []
         if rate is None:
             unknown.append(model)
         else:
@@ -106,12 +112,12 @@ def estimate(
         seconds=seconds / max(1, min(workers, len(jobs))) if known else None,
         jobs=len(jobs),
         unknown=tuple(unknown),
-        measured=tuple(tried),
+        measured=tuple(timed),
         workers=workers,
     )
 
 
-def rates_of(results: Iterable[Result]) -> Mapping[str, float]:
+def _rates_of(results: Iterable[Result]) -> Mapping[str, float]:
     """Seconds for one image once forward through each model, with all that is around it."""
     took: dict[str, float] = defaultdict(float)
     work: dict[str, float] = defaultdict(float)
@@ -147,3 +153,33 @@ def _passes(job: Job, epochs: int | None, images: int) -> int:
         tuned, _ = tuned_recipe(recipe, dict(job.options), model_name=job.model, images=images)
         epochs = tuned.epochs
     return _SCORED + _EPOCH * epochs + (2 * _SCORED if job.forgetting else 0)
+
+
+def seconds_an_image(job: Job, *, device: str | None = None) -> float | None:
+    """Seconds for one image forward through a job's model, with whatever weights.
+
+    None where the model would have to be fetched first.
+
+    >>> seconds_an_image(Job(model="acclimate:digits", dataset="mnist", recipe="none")) > 0
+    True
+    >>> seconds_an_image(Job(model="paper:resnet50", dataset="imagenet", recipe="none")) is None
+    True
+    """
+    if not job.model.startswith("acclimate:") and job.weights is None:
+        return None
+    try:
+        loaded = load(job.model, weights=None if job.weights is None else job.weights.path)
+    except AcclimateError:
+        return None  # the job itself reports why
+    if loaded.preprocessing is None:
+        return None
+    where = choose_device(device)
+    model = loaded.model.to(where)
+    images = torch.zeros(8, *loaded.preprocessing.shape, device=where)
+    times = []
+    with torch.inference_mode():
+        for _ in range(3):
+            began = time.perf_counter()
+            model(images).sum().item()  # .item() waits for the device
+            times.append(time.perf_counter() - began)
+    return min(times[1:]) / len(images)  # the first one loads kernels

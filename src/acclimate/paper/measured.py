@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean, stdev
 
 from acclimate.bench.job import Job
@@ -12,14 +13,14 @@ from acclimate.bench.record import Result
 from acclimate.bench.selection import leave_one_out, place_of, settings_of
 from acclimate.bench.table import Shifts, mean_of_means
 from acclimate.metrics import CORRUPTIONS, DEV_CORRUPTIONS, mce, mde
-from acclimate.paper.jobs import ON_OTHERS, CellPlan, Try
+from acclimate.paper.plan import ON_OTHERS, CellPlan, Try
 from acclimate.paper.tables import Cell
 from acclimate.text import counted
 
 __all__ = ["Measured", "measured"]
 
 _SPREAD_OVER_SHIFTS = ("ECE", "accuracy")  # tbl:ece and tbl:forgetting print that deviation
-_ANSWERS = {"filtered error": "filtered_error", "unmappable share": "unmappable_percent"}
+_THROUGH_THE_MAP = {"filtered error": "filtered_error", "unmappable share": "unmappable_percent"}
 _NOTES = 3
 
 
@@ -34,7 +35,7 @@ class Measured:
         setting: of a search, what was best.
         series: of a figure by epochs, the number after each.
         images: labelled images behind one seed's number.
-        notes: what runs said of themselves.
+        notes: those of the runs.
     """
 
     value: float | None
@@ -54,50 +55,34 @@ def measured(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
     >>> measured(CellPlan(cell=find_table("tbl:groupnorm").cells[1]), {}).missing
     'nothing was to be run'
     """
+    cell = plan.cell
     if not plan.tries:
         return Measured(value=None, missing="nothing was to be run")
-    missing = _missing(plan.jobs, results)
-    if missing:
+    if missing := _missing(plan.jobs, results):
         return Measured(value=None, missing=missing)
-    found = [
-        (value, each, epoch)
+    readings = [
+        _Reading(cell=cell, tried=each, results=results, epoch=epoch)
         for each in plan.tries
-        for epoch in each.setting.epochs or (None,)
-        if (value := _value(plan.cell, each, results, epoch)) is not None
+        for epoch in each.epochs or (None,)
     ]
-    if not found:
-        older = "; kept by an older version, another --store runs them anew"
-        more = older if plan.cell.metric in _ANSWERS else ""
-        return Measured(value=None, missing=f"the runs have no {plan.cell.metric}{more}")
-    if plan.cell.chosen_on == ON_OTHERS:
+    known = {each.value: each for each in reversed(readings) if each.value is not None}
+    if not known:
+        older = "; stored by an older version, another --store runs them anew"
+        more = older if cell.metric in _THROUGH_THE_MAP else ""
+        return Measured(value=None, missing=f"the runs have no {cell.metric}{more}")
+    if cell.chosen_on == ON_OTHERS:
         return _chosen_on_others(plan, results)
-    best = (max if plan.cell.metric == "accuracy" else min)(found, key=lambda item: item[0])
-    value, chosen, epoch = best
-    std, over = _spread(plan.cell, chosen, results, epoch)
+    value = max(known) if cell.metric == "accuracy" else min(known)
+    best = known[value]
+    std, over = best.spread
     return Measured(
         value=value,
         std=std,
         over=over,
-        setting=_setting(plan, chosen, epoch),
-        series=_series(plan.cell, chosen, results),
-        images=_images(chosen, results),
-        notes=_said(chosen, results),
-    )
-
-
-def _chosen_on_others(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
-    """Each domain with what is best on the others, as ``acclimate tune --leave-one-out`` has it."""
-    chosen = leave_one_out(settings_of(plan.jobs, results))
-    names = {place_of(job).corruption: results[job.key].corruption for job in plan.jobs}
-    errors = {names[place]: choice.measured["error"] for place, choice in chosen.items()}
-    known: Shifts = {n: {None: error} for n, error in errors.items() if error is not None}
-    if len(known) < len(names):
-        return Measured(value=None, missing="nothing could be chosen on the other domains")
-    return Measured(
-        value=_reduction(plan.cell)(known),
-        setting="what is best on the other domains, for each",
-        images=_images(plan.tries[0], results),
-        notes=_said(plan.tries[0], results),
+        setting=_setting(plan, best),
+        series=_series(best),
+        images=_images(best.tried, results),
+        notes=_notes(best.tried, results),
     )
 
 
@@ -113,36 +98,59 @@ def _missing(jobs: Sequence[Job], results: Mapping[str, Result]) -> str:
     return "; ".join(words)
 
 
-def _value(cell: Cell, each: Try, results: Mapping[str, Result], epoch: int | None) -> float | None:
-    """The mean over seeds."""
-    by_seed = _by_seed(cell, each, results, epoch)
-    reduce = _reduction(cell)
-    values = [reduce(shifts) for shifts in by_seed.values()]
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """The results of one setting, read off after an epoch or, where that is None, at the end."""
 
+    cell: Cell
+    tried: Try
+    results: Mapping[str, Result]
+    epoch: int | None
 
-def _by_seed(
-    cell: Cell, each: Try, results: Mapping[str, Result], epoch: int | None
-) -> dict[int, dict[str | None, dict[int | None, float]]]:
-    found: dict[int, dict[str | None, dict[int | None, float]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
-    for job in each.jobs:
-        result = results[job.key]
-        number = _number(cell, result, epoch)
-        if number is None:
-            return {}
-        found[job.seed][result.corruption][job.severity] = number
-    return found
+    @cached_property
+    def by_seed(self) -> Mapping[int, Shifts]:
+        """For each seed the numbers by corruption and severity; empty where one is missing."""
+        found: dict[int, dict[str | None, dict[int | None, float]]] = defaultdict(
+            lambda: defaultdict(dict)
+        )
+        for job in self.tried.jobs:
+            result = self.results[job.key]
+            number = _number(self.cell, result, self.epoch)
+            if number is None:
+                return {}
+            found[job.seed][result.corruption][job.severity] = number
+        return found
+
+    @cached_property
+    def values(self) -> list[float]:
+        """One for each seed."""
+        values = [_mean(self.cell, shifts) for shifts in self.by_seed.values()]
+        known = [value for value in values if value is not None]
+        return known if len(known) == len(values) else []
+
+    @property
+    def value(self) -> float | None:
+        """The mean over seeds."""
+        return fmean(self.values) if self.values else None
+
+    @property
+    def spread(self) -> tuple[float | None, str | None]:
+        """The deviation, and over what."""
+        if len(self.values) > 1:
+            return stdev(self.values), "seeds"
+        if self.cell.metric not in _SPREAD_OVER_SHIFTS or self.cell.shift is None:
+            return None, None
+        shifts = [shift for seed in self.by_seed.values() for shift in seed.values()]
+        numbers = [number for severities in shifts for number in severities.values()]
+        return (stdev(numbers), "corruptions") if len(numbers) > 1 else (None, None)
 
 
 def _number(cell: Cell, result: Result, epoch: int | None) -> float | None:
-    """What one result says of a cell's metric, in percent."""
+    """A cell's metric of one result, in percent."""
     if cell.metric == "ECE":
         return None if result.ece is None else 100 * result.ece
-    if cell.metric in _ANSWERS:
-        value: float | None = getattr(result.record, _ANSWERS[cell.metric])
+    if cell.metric in _THROUGH_THE_MAP:
+        value: float | None = getattr(result.record, _THROUGH_THE_MAP[cell.metric])
         return value
     if cell.metric == "online error":
         return result.online_error
@@ -154,50 +162,50 @@ def _number(cell: Cell, result: Result, epoch: int | None) -> float | None:
     return 100 - error if cell.metric == "accuracy" else error
 
 
-def _reduction(cell: Cell) -> Callable[[Shifts], float | None]:
-    if cell.metric == "mCE":
-        return lambda shifts: _mce(shifts, DEV_CORRUPTIONS if cell.shift == "dev" else CORRUPTIONS)
-    return _mde if cell.metric == "mDE" else mean_of_means
-
-
-def _mce(shifts: Shifts, corruptions: Sequence[str]) -> float | None:
+def _mean(cell: Cell, shifts: Shifts) -> float | None:
+    if cell.metric not in ("mCE", "mDE"):
+        return mean_of_means(shifts)
     # Divided by AlexNet's mean over severities, as fig:detailed-severities does for each of them.
     errors = {str(name): fmean(values.values()) for name, values in shifts.items()}
-    return mce(errors, corruptions=corruptions, partial=True).value if errors else None
+    if not errors:
+        return None
+    if cell.metric == "mDE":
+        return mde(errors, partial=True).value
+    corruptions = DEV_CORRUPTIONS if cell.shift == "dev" else CORRUPTIONS
+    return mce(errors, corruptions=corruptions, partial=True).value
 
 
-def _mde(shifts: Shifts) -> float | None:
-    errors = {str(name): fmean(values.values()) for name, values in shifts.items()}
-    return mde(errors, partial=True).value if errors else None
+def _chosen_on_others(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
+    """Each domain with what is best on the others, as ``acclimate tune --leave-one-out`` has it."""
+    chosen = leave_one_out(settings_of(plan.jobs, results))
+    names = {place_of(job).corruption: results[job.key].corruption for job in plan.jobs}
+    errors = {names[place]: choice.measured["error"] for place, choice in chosen.items()}
+    known: Shifts = {n: {None: error} for n, error in errors.items() if error is not None}
+    if len(known) < len(names):
+        return Measured(value=None, missing="nothing could be chosen on the other domains")
+    return Measured(
+        value=_mean(plan.cell, known),
+        setting="what is best on the other domains, for each",
+        images=_images(plan.tries[0], results),
+        notes=_notes(plan.tries[0], results),
+    )
 
 
-def _spread(
-    cell: Cell, each: Try, results: Mapping[str, Result], epoch: int | None
-) -> tuple[float | None, str | None]:
-    by_seed = _by_seed(cell, each, results, epoch)
-    if len(by_seed) > 1:
-        values = [_reduction(cell)(shifts) for shifts in by_seed.values()]
-        return stdev([value for value in values if value is not None]), "seeds"
-    if cell.metric not in _SPREAD_OVER_SHIFTS or cell.shift is None:
-        return None, None
-    numbers = [v for shifts in by_seed.values() for s in shifts.values() for v in s.values()]
-    return (stdev(numbers), "corruptions") if len(numbers) > 1 else (None, None)
-
-
-def _setting(plan: CellPlan, chosen: Try, epoch: int | None) -> str:
-    if not plan.cell.search or (len(plan.tries) == 1 and epoch is None):
+def _setting(plan: CellPlan, best: _Reading) -> str:
+    if not plan.cell.search or (len(plan.tries) == 1 and best.epoch is None):
         return ""
-    options = {name: chosen.setting.options[name] for name in plan.cell.search}
-    if epoch is not None:
-        options["epochs"] = epoch
+    options = {name: best.tried.options[name] for name in plan.cell.search}
+    if best.epoch is not None:
+        options["epochs"] = best.epoch
     return ", ".join(f"{name} {value}" for name, value in options.items())
 
 
-def _series(cell: Cell, each: Try, results: Mapping[str, Result]) -> tuple[float, ...]:
+def _series(best: _Reading) -> tuple[float, ...]:
     """Where the paper draws a line over epochs: its points."""
+    cell = best.cell
     if cell.published is not None or cell.diverged or not cell.epochs or cell.metric != "error":
         return ()
-    points = [_value(cell, each, results, epoch) for epoch in range(1, cell.epochs + 1)]
+    points = [replace(best, epoch=epoch).value for epoch in range(1, cell.epochs + 1)]
     return tuple(point for point in points if point is not None)
 
 
@@ -208,8 +216,8 @@ def _images(each: Try, results: Mapping[str, Result]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _said(each: Try, results: Mapping[str, Result]) -> tuple[str, ...]:
-    said = dict.fromkeys(note for job in each.jobs for note in results[job.key].record.notes)
-    more = len(said) - _NOTES
+def _notes(each: Try, results: Mapping[str, Result]) -> tuple[str, ...]:
+    notes = dict.fromkeys(note for job in each.jobs for note in results[job.key].record.notes)
+    more = len(notes) - _NOTES
     rest = [f"and {counted(more, 'more note')} in the store"] if more > 0 else []
-    return (*list(said)[:_NOTES], *rest)
+    return (*list(notes)[:_NOTES], *rest)

@@ -1,18 +1,57 @@
-"""A comparison for people: text, Markdown, LaTeX."""
+"""Comparisons as text, Markdown and LaTeX, and the list of what can run."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from acclimate.paper.comparison import Comparison, ComparisonRow, TablePlan
-from acclimate.paper.tables import Table
-from acclimate.table import latex_words
+from acclimate.paper.comparison import Comparison, ComparisonRow
+from acclimate.paper.plan import TablePlan
+from acclimate.table import Table
 from acclimate.text import counted
 
-__all__ = ["FORMATS", "counts", "latex", "lines_of", "list_plans", "listed", "markdown", "text"]
+__all__ = ["FORMATS", "counts", "list_plans", "listed", "text"]
 
 _HEADER = ("row", "column", "metric", "published", "measured", "difference", "notes")
+
+
+def text(comparison: Comparison) -> str:
+    """Aligned columns, with what is missing and to be known below."""
+    table = _table(comparison)
+    body = table.text() if table.rows else "no cells"
+    return "\n".join([*_title(comparison), "", body])
+
+
+def markdown(comparison: Comparison) -> str:
+    """A table of GitHub's kind."""
+    table = _table(comparison)
+    title, *about = _title(comparison)
+    notes = [f"- {note}" for note in table.notes]
+    bare = Table(table.rows, table.header).markdown()
+    return "\n".join([f"## {title}", "", *about, "", bare, "", *notes])
+
+
+def latex(comparison: Comparison) -> str:
+    """A plain tabular, which needs the package booktabs; notes are comments."""
+    title = "\n".join(f"% {line}" for line in _title(comparison))
+    return f"{title}\n{_table(comparison).latex()}"
+
+
+FORMATS: dict[str, Callable[[Comparison], str]] = {
+    "text": text,
+    "markdown": markdown,
+    "latex": latex,
+}
+
+
+def _table(comparison: Comparison) -> Table:
+    """Rows and footnotes. What a small version leaves out stands in every line."""
+    footnotes = _Footnotes()
+    small = [comparison.scope.words] if comparison.scope.small else []
+    rows = [[*_words(row, footnotes), *small] for row in comparison.rows]
+    header = [*_HEADER, *(["small version"] if small else [])]
+    return Table(rows, header, notes=footnotes.lines())
 
 
 class _Footnotes:
@@ -30,59 +69,6 @@ class _Footnotes:
         return [f"[{number}] {words}" for words, number in self.words.items()]
 
 
-def text(comparison: Comparison) -> str:
-    """Aligned columns, with what is missing and to be known below."""
-    header, rows, notes = lines_of(comparison)
-    widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
-    ruled = [header, ["-" * width for width in widths], *rows]
-    lines = ("  ".join(c.ljust(w) for c, w in zip(each, widths, strict=True)) for each in ruled)
-    table = [line.rstrip() for line in lines] if rows else ["no cells"]
-    return "\n".join([*_title(comparison), "", *table, *(["", *notes] if notes else [])])
-
-
-def markdown(comparison: Comparison) -> str:
-    """A table of GitHub's kind."""
-    header, rows, notes = lines_of(comparison)
-    title, *about = _title(comparison)
-    table = [header, ["---"] * len(header), *rows]
-    lines = ["| " + " | ".join(c.replace("|", "\\|") for c in each) + " |" for each in table]
-    return "\n".join([f"## {title}", "", *about, "", *lines, "", *(f"- {note}" for note in notes)])
-
-
-def latex(comparison: Comparison) -> str:
-    """A plain tabular; notes are comments."""
-    header, rows, notes = lines_of(comparison)
-    body = [" & ".join(map(latex_words, each)) + r" \\" for each in (header, *rows)]
-    return "\n".join(
-        [
-            *(f"% {line}" for line in _title(comparison)),
-            rf"\begin{{tabular}}{{{'l' * len(header)}}}",
-            r"\hline",
-            body[0],
-            r"\hline",
-            *body[1:],
-            r"\hline",
-            r"\end{tabular}",
-            *(f"% {note}" for note in notes),
-        ]
-    )
-
-
-FORMATS: dict[str, Callable[[Comparison], str]] = {
-    "text": text,
-    "markdown": markdown,
-    "latex": latex,
-}
-
-
-def lines_of(comparison: Comparison) -> tuple[list[str], list[list[str]], list[str]]:
-    """Head, rows and footnotes. What a small version leaves out stands in every line."""
-    footnotes = _Footnotes()
-    small = [comparison.scope.words] if comparison.scope.small else []
-    rows = [[*_words(row, footnotes), *small] for row in comparison.rows]
-    return [*_HEADER, *(["small version"] if small else [])], rows, footnotes.lines()
-
-
 def _words(row: ComparisonRow, footnotes: _Footnotes) -> list[str]:
     digits, spread = _digits(row), _spread_digits(row)
     published = _number(row.published, digits) + _plus_minus(row.published_std, spread)
@@ -96,10 +82,10 @@ def _words(row: ComparisonRow, footnotes: _Footnotes) -> list[str]:
     elif row.status not in ("measured", "counted"):
         measured += f" ({row.status})"
     difference = row.difference
-    said = [str(lack) for lack in row.lacks if row.status in ("missing", "library")]
-    said += [row.missing] if row.missing and row.status == "incomplete" else []
-    said += [f"the paper: {row.erratum}"] if row.erratum else []
-    said += [f"± is over {row.std_over}"] if row.std_over else []
+    notes = [str(lack) for lack in row.lacks if row.status in ("missing", "library")]
+    notes += [row.missing] if row.missing and row.status == "incomplete" else []
+    notes += [f"the paper: {row.erratum}"] if row.erratum else []
+    notes += [f"± is over {row.std_over}"] if row.std_over else []
     return [
         row.row,
         row.column,
@@ -107,7 +93,7 @@ def _words(row: ComparisonRow, footnotes: _Footnotes) -> list[str]:
         published,
         " ".join([measured, *([f"at {row.setting}"] if row.setting else []), *_series(row)]),
         "" if difference is None else _signed(difference, digits),
-        footnotes.refer([*said, *row.notes]),
+        footnotes.refer([*notes, *row.notes]),
     ]
 
 
@@ -168,31 +154,23 @@ def counts(rows: Sequence[ComparisonRow]) -> str:
     >>> counts([])
     'no cells'
     """
-    found: dict[str, int] = {}
-    for row in rows:
-        found[row.status] = found.get(row.status, 0) + 1
+    found = Counter(row.status for row in rows)
     return ", ".join(f"{number:,} {status}" for status, number in found.items()) or "no cells"
 
 
-_NAMED = 2  # how many models are named before they are only counted
-
-
-def list_plans(plans: Sequence[TablePlan]) -> list[str]:
+def list_plans(plans: Sequence[TablePlan]) -> str:
     """One line for each: label, title, cells, how many can run here, what it needs.
 
-    >>> from acclimate.paper import AtHand, find_tables, plan_tables
-    >>> print(list_plans(plan_tables(find_tables("tab:mapping"), hand=AtHand()))[0])
+    >>> from acclimate.paper import Available, find_tables, plan_tables
+    >>> plans = plan_tables(find_tables("tab:mapping"), available=Available())
+    >>> print(list_plans(plans))
     tab:mapping  How many ImageNet ...  12 cells  all counted here  needs nothing
     """
-    rows = [
-        (plan.table.label, plan.table.title, _count(plan.table), _here(plan), _needs(plan))
-        for plan in plans
-    ]
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
-    return [
-        "  ".join([*(word.ljust(w) for word, w in zip(row[:4], widths, strict=True)), row[4]])
-        for row in rows
-    ]
+    rows = []
+    for plan in plans:
+        cells = counted(len(plan.cells), "cell")
+        rows.append([plan.table.label, plan.table.title, cells, _here(plan), _needs(plan)])
+    return Table(rows).text()
 
 
 def listed(plan: TablePlan) -> dict[str, Any]:
@@ -212,10 +190,6 @@ def listed(plan: TablePlan) -> dict[str, Any]:
         "weights": table.weights,
         "missing": list(missing),
     }
-
-
-def _count(table: Table) -> str:
-    return f"{len(table.cells)} cell{'' if len(table.cells) == 1 else 's'}"
 
 
 def _here(plan: TablePlan) -> str:
@@ -238,7 +212,7 @@ def _needs(plan: TablePlan) -> str:
     run = [cell for cell in cells if not cell.published_only]
     names = sorted({name for cell in run for name in (cell.dataset, cell.scored_on) if name})
     models = sorted({cell.model for cell in run if cell.model})
-    shown = models if len(models) <= _NAMED else [f"{len(models)} models"]
+    shown = models if len(models) <= 2 else [f"{len(models)} models"]
     words = "; ".join(", ".join(part) for part in (names, shown) if part)
     weights = len({(cell.model, cell.weights) for cell in run if cell.weights})
     files = f"; {counted(weights, 'weights file')}" if weights else ""

@@ -1,17 +1,17 @@
-"""A table of the paper, and a number in it."""
+"""The published tables and figures as data, read from JSON, and how they are found by name."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from acclimate.errors import unknown_name
+from acclimate.errors import AcclimateError, unknown_name
 from acclimate.metrics.published import (
     ALEXNET_CORRUPTIONS,
     ALEXNET_DOMAINS,
@@ -20,7 +20,7 @@ from acclimate.metrics.published import (
     published_domains,
 )
 
-__all__ = ["GROUPS", "Cell", "Table", "find_table", "tables"]
+__all__ = ["GROUPS", "Cell", "Table", "find_table", "find_tables", "only_cells", "tables"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Cell:
         epochs: None is what the paper chose for the model.
         seeds: over how many the number is a mean.
         search: the options that were tried, where the number is of the best of them.
-        chosen_on: by what the best was told.
+        chosen_on: on what the best was chosen.
         published_only: not for us to run: another's number, or a method there is no recipe for.
         source: whose number it is, where it is not the paper's own.
         erratum: what is wrong with the print.
@@ -150,36 +150,93 @@ _NOT_INHERITED = {"values", "reuse", "row_wins"}
 _REORDERED = "The paper has the numbers of this row under the wrong heads."
 
 
-def tables(pattern: str = "*") -> list[Table]:
-    """The tables and figures whose label matches a wildcard pattern.
-
-    >>> [table.label for table in tables("tbl:detailed*")]
-    ['tbl:detailed-corruptions', 'tbl:detailed-corruptions-cifarc', 'tbl:detailed-uda-results']
-    """
-    return [table for table in _all() if fnmatchcase(table.label, pattern)]
-
-
-def find_table(label: str) -> Table:
-    """A table by its label in the .tex file.
-
-    >>> cell = find_table("tbl:table-1").cells[2]
-    >>> cell.row, cell.column, cell.published, cell.metric, cell.model, cell.recipe
-    ('ResNet50 vanilla', 'RPL', 50.5, 'mCE', 'paper:resnet50', 'rpl')
-    """
-    for table in _all():
-        if label in (table.label, *table.aliases):
-            return table
-    raise unknown_name("table of the paper", label, [table.label for table in _all()])
-
-
 @cache
-def _all() -> tuple[Table, ...]:
+def tables() -> tuple[Table, ...]:
+    """All tables and figures, in the order in which they are listed.
+
+    >>> len(tables())
+    50
+    """
     found = []
     for group in GROUPS:
         text = (files("acclimate.paper") / f"{group}.json").read_text(encoding="utf-8")
         content = json.loads(text)
         found += [_table(entry, group, content.get("define", {})) for entry in content["tables"]]
     return tuple(found)
+
+
+def find_tables(name: str) -> list[Table]:
+    """Those that a label, with or without its prefix, an alias or a wildcard pattern names.
+
+    >>> [table.label for table in find_tables("table-2")]
+    ['tbl:table-2']
+    >>> [table.label for table in find_tables("fig:2p*")]
+    ['fig:2p-momentum', 'fig:2p-standard', 'fig:2p-weight']
+    """
+    exact = [table for table in tables() if name in (table.label, *table.aliases)]
+    found = exact or [table for table in tables() if _matches(table, name)]
+    if not found:
+        known = [table.label for table in tables()]
+        # A typo in a name without prefix is nearer to the labels without theirs.
+        names = known if ":" in name else list(map(_bare, known))
+        raise unknown_name("table of the paper", name, names)
+    return found
+
+
+def _matches(table: Table, pattern: str) -> bool:
+    names = (table.label, *table.aliases)
+    return any(fnmatchcase(form, pattern) for name in names for form in (name, _bare(name)))
+
+
+def _bare(label: str) -> str:
+    return label.rpartition(":")[2]
+
+
+def find_table(label: str) -> Table:
+    """The first table that a name stands for.
+
+    >>> cell = find_table("tbl:table-1").cells[2]
+    >>> cell.row, cell.column, cell.published, cell.metric, cell.model, cell.recipe
+    ('ResNet50 vanilla', 'RPL', 50.5, 'mCE', 'paper:resnet50', 'rpl')
+    """
+    return find_tables(label)[0]
+
+
+def only_cells(
+    tables: Sequence[Table], *, rows: Sequence[str] = (), columns: Sequence[str] = ()
+) -> list[Table]:
+    """Tables with only the cells whose row and column match one of the patterns; none means all.
+
+    >>> [cell.column for cell in only_cells(find_tables("groupnorm"), rows=["*GN"])[0].cells]
+    ['parameters', 'w/o adapt', 'RPL', 'ENT']
+    """
+    if not rows and not columns:
+        return list(tables)
+    wanted = (("row", rows), ("column", columns))
+    found = [
+        replace(
+            table,
+            cells=tuple(
+                cell
+                for cell in table.cells
+                if all(_any(getattr(cell, what), patterns) for what, patterns in wanted)
+            ),
+        )
+        for table in tables
+    ]
+    if not any(table.cells for table in found):
+        for what, patterns in wanted:
+            known = dict.fromkeys(getattr(cell, what) for t in tables for cell in t.cells)
+            if not any(_any(name, patterns) for name in known):
+                raise AcclimateError(
+                    f"no {what} is called {' or '.join(patterns)}; there are: {'; '.join(known)}"
+                )
+        raise AcclimateError("no cell has such a row and such a column")
+    return [table for table in found if table.cells]
+
+
+def _any(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _table(entry: Entry, group: str, define: Entry) -> Table:
@@ -213,7 +270,7 @@ def _cells(shared: Entry, row: Entry, columns: Sequence[Entry]) -> list[Cell]:
 
 
 def _values(shared: Entry, row: Entry, columns: Sequence[Entry]) -> list[Any] | None:
-    """What is printed in a row; None in a figure. Some is kept by ``acclimate.metrics``."""
+    """What is printed in a row; None in a figure. Some is stored by ``acclimate.metrics``."""
     reuse = row.get("reuse")
     if reuse is None:
         return row.get("values")

@@ -11,8 +11,8 @@ from statistics import fmean
 from acclimate.bench.choices import Choices
 from acclimate.bench.job import Value
 from acclimate.bench.record import Result
-from acclimate.paper import AtHand, Scope, measured, plan_cell
-from acclimate.paper.jobs import longest_runs
+from acclimate.paper import Available, Scope, measured, plan_cell
+from acclimate.paper.plan import longest_runs
 from acclimate.paper.tables import Cell, tables
 from acclimate.parts.base import PARTS
 from acclimate.report.axes import Axis, Frame, axes, inside
@@ -38,8 +38,8 @@ class PublishedPoint:
     small: str = ""
 
 
-class _InStore(AtHand):
-    """Images that results are of were at hand once; nothing is opened."""
+class _InStore(Available):
+    """Images that results are of were available once; nothing is opened."""
 
     def problem(
         self,
@@ -71,20 +71,20 @@ def published_points(
     ]
     if not cells:
         return []
-    hand = _InStore(roots={job.dataset: "" for job in jobs}, weights=_weights(known.values()))
+    available = _InStore(roots={job.dataset: "" for job in jobs}, weights=_weights(known.values()))
     severities = tuple(sorted({job.severity for job in jobs if job.severity is not None}))
     sizes = sorted({job.images for job in jobs}, key=lambda size: size or 1 << 60, reverse=True)
     # The whole first: a small version counts only where there is nothing else.
     scopes = [Scope(images=size) for size in sizes]
     scopes += [Scope(images=size, severities=severities) for size in sizes if severities]
     settings = [*_choices(shown), Choices()]
-    found = (_point(cell, hand, scopes, known, cells, settings) for cell in cells)
+    found = (_point(cell, available, scopes, known, cells, settings) for cell in cells)
     return [point for point in found if point is not None]
 
 
 def _point(
     cell: Cell,
-    hand: AtHand,
+    available: Available,
     scopes: Sequence[Scope],
     known: dict[str, Result],
     cells: Sequence[Cell],
@@ -94,7 +94,7 @@ def _point(
     # A run for one table may be longer than the cell asks for, and has its epoch on the way.
     longer = (None, longest_runs(same), longest_runs(cells))
     for scope, choices, longest in product(scopes, settings, longer):
-        plan = plan_cell(cell, hand=hand, scope=scope, choices=choices, longest=longest)
+        plan = plan_cell(cell, available=available, scope=scope, choices=choices, longest=longest)
         if plan.lacks or not plan.tries or not all(job.key in known for job in plan.jobs):
             continue
         value = measured(plan, known).value

@@ -9,9 +9,9 @@ import pytest
 from acclimate.bench.choices import Choices
 from acclimate.data.corruptions import DEV, TEST
 from acclimate.methods.registry import get_recipe
-from acclimate.paper import AtHand, Scope, jobs_of, plan_cell, plan_tables
+from acclimate.paper import Available, Scope, jobs_of, plan_cell, plan_tables
 from acclimate.paper.tables import find_table, tables
-from at_hand_data import cell_of
+from tiny_data import cell_of
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
 
@@ -19,11 +19,11 @@ BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
 @pytest.fixture
 def all_data(monkeypatch, tmp_path):
     """As if every data set and file were there."""
-    monkeypatch.setattr(AtHand, "problem", lambda *args, **more: None)
+    monkeypatch.setattr(Available, "problem", lambda *args, **more: None)
     file = tmp_path / "net.pt"
     file.write_bytes(b"weights")
-    monkeypatch.setattr(AtHand, "file", lambda self, cell: _file(cell, file))
-    return AtHand()
+    monkeypatch.setattr(Available, "file", lambda self, cell: _file(cell, file))
+    return Available()
 
 
 def _file(cell, file: Path) -> str | None:
@@ -35,7 +35,7 @@ def _file(cell, file: Path) -> str | None:
 
 
 def test_a_test_cell_is_fifteen_corruptions_at_five_severities(cifar_c):
-    plan = plan_cell(cell_of(*BN), hand=cifar_c)
+    plan = plan_cell(cell_of(*BN), available=cifar_c)
     assert {job.corruption for job in plan.jobs} == set(TEST)
     assert len(plan.jobs) == 75
     first = plan.jobs[0]
@@ -43,35 +43,35 @@ def test_a_test_cell_is_fifteen_corruptions_at_five_severities(cifar_c):
     assert (first.recipe, first.preset, first.images) == ("ent", None, None)
 
 
-def test_from_the_clean_set_alone_corruptions_are_made_on_the_way_and_that_is_said(cifar):
-    plan = plan_cell(cell_of(*BN), hand=cifar)
+def test_from_the_clean_set_alone_corruptions_are_made_on_the_fly_and_that_is_noted(cifar):
+    plan = plan_cell(cell_of(*BN), available=cifar)
     assert {job.dataset for job in plan.jobs} == {"cifar10"}
     assert "cifar/fog:3" in {job.shift for job in plan.jobs}
     assert len(plan.jobs) == 75
-    assert any("made on the way from cifar10" in note for note in plan.notes)
+    assert any("made on the fly from cifar10" in note for note in plan.notes)
 
 
 def test_the_published_set_comes_first(cifar, cifar_c):
-    both = AtHand(roots={**cifar.roots, **cifar_c.roots}, incomplete=True)
-    plan = plan_cell(cell_of(*BN), hand=both)
+    both = Available(roots={**cifar.roots, **cifar_c.roots}, incomplete=True)
+    plan = plan_cell(cell_of(*BN), available=both)
     assert {job.dataset for job in plan.jobs} == {"cifar10-c"}
-    assert not any("on the way" in note for note in plan.notes)
+    assert not any("on the fly" in note for note in plan.notes)
 
 
 def test_a_small_version(cifar_c):
     scope = Scope(images=20, severities=(5,), shifts=("fog", "snow"))
-    jobs = plan_cell(cell_of(*BN), hand=cifar_c, scope=scope).jobs
+    jobs = plan_cell(cell_of(*BN), available=cifar_c, scope=scope).jobs
     assert [(job.shift, job.images) for job in jobs] == [("snow:5", 20), ("fog:5", 20)]
 
 
 def test_cells_that_a_small_version_leaves_out_say_so(cifar_c):
     cell = cell_of("mt3_comparison", "WRN-26-1-BN, ENT", "fog")
-    (lack,) = plan_cell(cell, hand=cifar_c, scope=Scope(shifts=("snow",))).lacks
+    (lack,) = plan_cell(cell, available=cifar_c, scope=Scope(shifts=("snow",))).lacks
     assert (lack.kind, lack.how) == ("scope", "snow only")
 
 
 def test_one_severity(cifar_c):
-    jobs = plan_cell(cell_of("baselines", "MT3, WRN-26-1-GN", "ours, ENT"), hand=cifar_c).jobs
+    jobs = plan_cell(cell_of("baselines", "MT3, WRN-26-1-GN", "ours, ENT"), available=cifar_c).jobs
     assert {job.severity for job in jobs} == {5}
     assert len(jobs) == 15
 
@@ -79,30 +79,30 @@ def test_one_severity(cifar_c):
 def test_options_of_the_cell_win_over_a_choice(cifar_c):
     cell = cell_of("mt3_comparison", "WRN-26-1-GN, ENT, full model", "fog")
     choices = Choices.of({"*": {"ent": {"selector": "affine", "epochs": 3}}})
-    (job, *_) = plan_cell(cell, hand=cifar_c, choices=choices).jobs
+    (job, *_) = plan_cell(cell, available=cifar_c, choices=choices).jobs
     assert dict(job.options) == {"selector": "all", "epochs": 3}
 
 
-def test_a_model_as_it_is_has_no_options_and_one_seed(cifar_c):
+def test_an_unadapted_model_has_no_options_and_one_seed(cifar_c):
     choices = Choices.of({"*": {"ent": {"epochs": 3}}})
-    jobs = plan_cell(cell_of(*BN[:2], "w/o adapt"), hand=cifar_c, choices=choices).jobs
+    jobs = plan_cell(cell_of(*BN[:2], "w/o adapt"), available=cifar_c, choices=choices).jobs
     assert {(job.recipe, job.options, job.seed) for job in jobs} == {("none", (), 0)}
 
 
 def test_seeds_are_jobs_of_their_own(all_data):
-    jobs = plan_cell(cell_of("tbl:seeds", "ENT", "dev"), hand=all_data).jobs
+    jobs = plan_cell(cell_of("tbl:seeds", "ENT", "dev"), available=all_data).jobs
     assert {job.seed for job in jobs} == {0, 1, 2}
     assert len(jobs) == 3 * 4 * 5
 
 
 def test_forgetting_is_asked_for(all_data):
     row = "RPL, severity 3"
-    jobs = plan_cell(cell_of("forgetting", row, "accuracy on ImageNet"), hand=all_data).jobs
+    jobs = plan_cell(cell_of("forgetting", row, "accuracy on ImageNet"), available=all_data).jobs
     assert {(job.dataset, job.severity, job.forgetting) for job in jobs} == {
         ("imagenet-c", 3, True)
     }
     (clean,) = plan_cell(
-        cell_of("forgetting", "w/o adapt", "accuracy on ImageNet"), hand=all_data
+        cell_of("forgetting", "w/o adapt", "accuracy on ImageNet"), available=all_data
     ).jobs
     assert (clean.dataset, clean.shift, clean.recipe, clean.forgetting) == (
         "imagenet", None, "bn", False
@@ -110,16 +110,16 @@ def test_forgetting_is_asked_for(all_data):
 
 
 def test_domains_have_no_severities(all_data):
-    jobs = plan_cell(cell_of("visda-robust-models", "vanilla", "mDE"), hand=all_data).jobs
+    jobs = plan_cell(cell_of("visda-robust-models", "vanilla", "mDE"), available=all_data).jobs
     assert [job.shift for job in jobs] == [
         "clipart", "infograph", "painting", "quickdraw", "real", "sketch"
     ]  # fmt: skip
 
 
 def test_cells_that_differ_in_epochs_alone_share_a_run(all_data):
-    (plan,) = plan_tables([find_table("tab:epochs")], hand=all_data)
+    (plan,) = plan_tables([find_table("tab:epochs")], available=all_data)
     after = {
-        each.cell.row: each.tries[0].setting
+        each.cell.row: each.tries[0]
         for each in plan.cells
         if each.cell.column == "ENT, 0.001" and each.cell.epochs
     }
@@ -131,9 +131,9 @@ def test_cells_that_differ_in_epochs_alone_share_a_run(all_data):
 
 def test_the_best_by_its_own_score_is_a_grid(all_data):
     cell = cell_of("self-ensembling", "MNIST→USPS, MT+TF", "ENT")
-    plan = plan_cell(cell, hand=all_data)
+    plan = plan_cell(cell, available=all_data)
     assert len(plan.tries) == 5
-    assert {each.setting.epochs for each in plan.tries} == {tuple(range(1, 11))}
+    assert {each.epochs for each in plan.tries} == {tuple(range(1, 11))}
     assert len(plan.jobs) == 5
     assert any("selection=oracle: best of 50 settings by the labels" in note for note in plan.notes)
 
@@ -141,25 +141,27 @@ def test_the_best_by_its_own_score_is_a_grid(all_data):
 def test_what_was_chosen_is_not_searched_again_and_the_rest_is_still_an_oracle(all_data):
     cell = cell_of("self-ensembling", "MNIST→USPS, MT+TF", "ENT")
     chosen = Choices.of({"*": {"ent": {"optimizer.lr": 1e-3}}})
-    plan = plan_cell(cell, hand=all_data, choices=chosen)
+    plan = plan_cell(cell, available=all_data, choices=chosen)
     assert [dict(job.options) for job in plan.jobs] == [{"optimizer.lr": 1e-3, "epochs": 10}]
     assert "selection=oracle: best of 10 settings by the labels it is scored on" in plan.notes
     assert "options of --choice" in plan.notes
     whole = Choices.of({"*": {"ent": {"optimizer.lr": 1e-3, "epochs": 2}}})
-    assert not any("oracle" in note for note in plan_cell(cell, hand=all_data, choices=whole).notes)
+    assert not any(
+        "oracle" in note for note in plan_cell(cell, available=all_data, choices=whole).notes
+    )
 
 
 def test_leave_one_out_is_no_oracle_and_takes_no_choice(all_data):
     cell = cell_of("tab:leave_one_out", "ResNet50, ENT", "leave one out")
     for choices in (None, Choices.of({"*": {"ent": {"optimizer.lr": 1e-3}}})):
-        notes = plan_cell(cell, hand=all_data, choices=choices).notes
+        notes = plan_cell(cell, available=all_data, choices=choices).notes
         assert "chosen on the other domains: best of 21 settings there" in notes
         assert not any("oracle" in note or "--choice" in note for note in notes)
 
 
 @pytest.mark.parametrize("table", tables(), ids=lambda table: table.label)
 def test_every_job_of_every_table_is_one_that_can_be_run(table, all_data):
-    (plan,) = plan_tables([table], hand=all_data)
+    (plan,) = plan_tables([table], available=all_data)
     for job in {job.key: job for each in plan.cells for job in each.jobs}.values():
         if job.recipe != "none":
             get_recipe(job.recipe, dict(job.options))
@@ -169,7 +171,7 @@ def test_every_job_of_every_table_is_one_that_can_be_run(table, all_data):
 
 def test_where_the_hyper_parameters_come_from(all_data, cifar_c):
     def said(*cell, **more):
-        return " ".join(plan_cell(cell_of(*cell), hand=cifar_c, **more).notes)
+        return " ".join(plan_cell(cell_of(*cell), available=cifar_c, **more).notes)
 
     assert "the library's defaults; the paper prints none" in said(*BN)
     assert "this package's own" in said(*BN)
