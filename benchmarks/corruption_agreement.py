@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from acclimate.data import open_images
 from acclimate.data.corruptions import corrupt, corruptions, frost_kind
-from acclimate.data.corruptions.registry import REGISTRY
+from acclimate.data.corruptions.corrupt import REGISTRY
 from acclimate.metrics import bootstrap_interval
 from acclimate.models import load
 from corruptions import photos

@@ -15,7 +15,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import DEV, PRESETS, TEST, constants, corrupt, corruptions
-from acclimate.data.corruptions.registry import REGISTRY
+from acclimate.data.corruptions.corrupt import REGISTRY
 from acclimate.errors import AcclimateError
 
 NAMES = corruptions()

@@ -1,4 +1,4 @@
-"""Blurs of the lens: Gaussian, out of focus, in motion, zooming."""
+"""Blurs of the lens: Gaussian, out of focus, in motion, zooming, through glass."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import functools
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
+from torch.nn import functional as F
 
+from acclimate.data.corruptions.corrupt import corruption
 from acclimate.data.corruptions.draws import LEVELS, Draws
-from acclimate.data.corruptions.filters import convolve, gaussian, motion_kernels
-from acclimate.data.corruptions.registry import corruption
+from acclimate.data.corruptions.filters import convolve, gaussian, motion_kernels, to_float
 
 __all__ = [
     "defocus_blur",
@@ -26,13 +26,13 @@ __all__ = [
 @corruption()
 def gaussian_blur(images: Tensor, *, sigma: float) -> Tensor:
     """Blur by a Gaussian cut off at four sigma, with the edge pixels repeated outwards."""
-    return gaussian(_levels(images), sigma, edge="repeat")
+    return gaussian(to_float(images), sigma, edge="repeat")
 
 
 @corruption()
 def defocus_blur(images: Tensor, *, radius: float, alias_blur: float) -> Tensor:
     """Spread every point over a disk, as a lens out of focus does."""
-    return convolve(_levels(images), _disk(radius, alias_blur, images.device), edge="mirror")
+    return convolve(to_float(images), _disk(radius, alias_blur, images.device), edge="mirror")
 
 
 @corruption(random=True)
@@ -44,25 +44,21 @@ def motion_blur(
     angles = draws.uniform(1)[:, 0] * (high - low) + low
     kernels = motion_kernels(angles, radius=radius, sigma=sigma)
     # ImageMagick, which the benchmarks call for this one, rounds where numpy truncates.
-    return convolve(_levels(images), kernels, edge="repeat").add_(0.5)
+    return convolve(to_float(images), kernels, edge="repeat").add_(0.5)
 
 
 @corruption()
 def zoom_blur(images: Tensor, *, zoom_stop: float, zoom_step: float) -> Tensor:
     """Average the image with enlargements of its middle, from 1 up to ``zoom_stop``."""
-    levels = _levels(images)
+    levels = to_float(images)
     zooms = np.arange(1, zoom_stop, zoom_step).tolist()
     # Kept transposed, so that both axes are enlarged as rows: whole rows are quick to pick out.
     total = levels.transpose(-2, -1).contiguous()
-    total *= 2  # once as it is, once as the first enlargement
+    total *= 2  # once unchanged, once as the first enlargement
     for zoom in zooms[1:]:
         taller = _enlarge_rows(levels, zoom)
         total += _enlarge_rows(taller.transpose(-2, -1).contiguous(), zoom)
     return total.div_(len(zooms) + 1).transpose(-2, -1)
-
-
-def _levels(images: Tensor) -> Tensor:
-    return images.to(torch.float32, memory_format=torch.contiguous_format)
 
 
 @functools.lru_cache(maxsize=32)
@@ -113,7 +109,7 @@ def glass_blur(
 ) -> Tensor:
     """Blur, let every pixel take over a near one's colour ``iterations`` times, blur again."""
     count, channels, height, width = images.shape
-    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    levels = to_float(images)
     soft = _truncated(gaussian(levels, sigma, edge="repeat"))  # through eight bits, as published
     if min(height, width) > 2 * max_delta:
         sources = torch.arange(height * width, device=images.device).expand(count, -1)
@@ -129,7 +125,7 @@ def taken_backwards(offsets: Tensor) -> Tensor:
 
     Pixel p takes the colour that pixel p + offsets[:, p] has at that moment: the original one if
     that pixel lies before p, else what that pixel itself has taken. All such chains are followed
-    at once, twice as far at each look, so that a handful of looks replaces the loop.
+    at once, twice as far each time, so that a handful of steps replaces the loop.
 
     >>> taken_backwards(torch.tensor([[2, 1, 1, 0, -3]]))
     tensor([[3, 3, 3, 3, 1]])
@@ -159,7 +155,7 @@ def _drawn_offsets(draws: Draws, height: int, width: int, max_delta: int) -> Ten
     chosen = chosen.mul_(len(steps)) >> _LEVEL_BITS
     moves = steps.index_select(0, chosen.view(-1)).view(chosen.shape)
     around = (max_delta + 1, max_delta - 1)
-    return functional.pad(moves, (*around, *around)).flatten(1)
+    return F.pad(moves, (*around, *around)).flatten(1)
 
 
 @functools.lru_cache(maxsize=32)

@@ -1,10 +1,12 @@
-"""The one public call: a batch, a name and a severity in, the shifted batch out."""
+"""A batch, a name and a severity in, the shifted batch out; and how a corruption is registered."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 import torch
@@ -12,78 +14,29 @@ from torch import Tensor
 
 from acclimate.data.corruptions.draws import Draws, image_keys
 from acclimate.data.corruptions.filters import Pixels, grey_to_rgb, quantize, rgb_to_grey
-from acclimate.data.corruptions.registry import REGISTRY, Corruption
 from acclimate.data.names import DEV, SEVERITIES, TEST
 from acclimate.errors import AcclimateError, unknown_name
 
 __all__ = [
     "PRESETS",
+    "REGISTRY",
     "SMALLEST_SIDE",
     "Preset",
     "constants",
     "corrupt",
     "corrupt_indexed",
+    "corruption",
     "corruptions",
-    "from_batch",
-    "to_batch",
 ]
-
-SMALLEST_SIDE = 4  # Below this, a forgotten batch axis (H × W × 3) could pass for grey images.
-
-
-def to_batch(images: Pixels | Tensor) -> Tensor:
-    """Any accepted batch as one uint8 tensor N × channels × height × width; arrays are not copied.
-
-    >>> to_batch(np.zeros((2, 8, 9, 3), dtype=np.uint8)).shape
-    torch.Size([2, 3, 8, 9])
-    >>> to_batch(np.zeros((2, 8, 9), dtype=np.uint8)).shape
-    torch.Size([2, 1, 8, 9])
-    """
-    if isinstance(images, Tensor):
-        _check_dtype(images.dtype, expected=torch.uint8)
-        batch = images.detach()
-        accepted = "N×3×H×W or N×1×H×W"
-    elif isinstance(images, np.ndarray):
-        _check_dtype(images.dtype, expected=np.dtype(np.uint8))
-        pixels = images[..., None] if images.ndim == 3 else images
-        channels_last = torch.from_numpy(_readable(pixels))
-        batch = channels_last.movedim(-1, 1) if channels_last.ndim == 4 else channels_last
-        accepted = "N×H×W×3, N×H×W×1 or N×H×W"
-    else:
-        raise AcclimateError(f"expected a numpy array or a tensor, got {type(images).__name__}")
-    if batch.ndim != 4 or batch.shape[1] not in (1, 3) or min(batch.shape[2:]) < SMALLEST_SIDE:
-        raise AcclimateError(
-            f"expected a batch of {accepted} with sides of at least {SMALLEST_SIDE} px, "
-            f"got shape {tuple(images.shape)}; a single image needs a leading axis (images[None])"
-        )
-    return batch
-
-
-def from_batch(batch: Tensor, *, like: Pixels | Tensor) -> Pixels | Tensor:
-    """The kind and shape of ``like``, with the pixels of ``batch``."""
-    if isinstance(like, Tensor):
-        return batch.contiguous()
-    return batch.movedim(1, -1).contiguous().numpy().reshape(like.shape)
-
-
-def _readable(pixels: Pixels) -> Pixels:
-    # torch takes neither negative strides nor, without a warning, arrays it might write to.
-    sound = pixels.flags.writeable and all(stride >= 0 for stride in pixels.strides)
-    return pixels if sound else np.array(pixels)
-
-
-def _check_dtype(
-    got: torch.dtype | np.dtype[np.generic], *, expected: torch.dtype | np.dtype[np.generic]
-) -> None:
-    if got != expected:
-        raise AcclimateError(
-            f"expected uint8 images with values 0 to 255, got {got}; "
-            "corrupt before scaling and normalising"
-        )
-
 
 Preset = Literal["imagenet", "cifar"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
+SMALLEST_SIDE = 4  # Below this, a forgotten batch axis (H × W × 3) could pass for grey images.
+
+# Values worked on at once: what a core's cache holds of float32 temporaries; what keeps a GPU busy.
+_VALUES_ON_CPU = 2**18
+_VALUES_ON_GPU = 2**26
+_VALUES_OF_MANY = 2**23
 
 _TABLE: dict[str, Any] = json.loads(
     resources.files(__package__).joinpath("constants.json").read_text(encoding="utf-8")
@@ -115,14 +68,50 @@ def _at(value: Any, severity: int) -> float | tuple[float, ...]:
         return float(value)
     if len(value) != len(SEVERITIES):
         return tuple(value)
-    number: float = value[severity - 1]
-    return number
+    constant: float = value[severity - 1]
+    return constant
 
 
-# Values worked on at once: what a core's cache holds of float32 temporaries; what keeps a GPU busy.
-_VALUES_ON_CPU = 2**18
-_VALUES_ON_GPU = 2**26
-_VALUES_OF_MANY = 2**23
+@dataclass(frozen=True, kw_only=True)
+class Corruption:
+    """A function on a uint8 batch N × channels × height × width, and what it asks for.
+
+    The published constants reach it as keyword arguments under their names in ``constants.json``.
+    It returns uint8, or float values on the scale 0 to 255 that are still to be cut to it.
+
+    Attributes:
+        random: it takes `Draws` as second argument.
+        colour: it is always given three channels.
+        many: its costs are by the call rather than by the pixel; it wants many images at once.
+        host: it works on the CPU alone.
+    """
+
+    apply: Callable[..., Tensor]
+    random: bool
+    colour: bool
+    many: bool
+    host: bool
+
+
+REGISTRY: dict[str, Corruption] = {}
+_Function = TypeVar("_Function", bound=Callable[..., Tensor])
+
+
+def corruption(
+    *, random: bool = False, colour: bool = False, many: bool = False, host: bool = False
+) -> Callable[[_Function], _Function]:
+    """Register the decorated function under its own name, and return it unchanged."""
+
+    def register(function: _Function) -> _Function:
+        name = function.__name__
+        if name in REGISTRY:
+            raise ValueError(f"two corruptions are called {name!r}")
+        REGISTRY[name] = Corruption(
+            apply=function, random=random, colour=colour, many=many, host=host
+        )
+        return function
+
+    return register
 
 
 def corruptions() -> list[str]:
@@ -142,7 +131,6 @@ def corrupt(
 def corrupt(
     images: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
 ) -> Tensor: ...
-@torch.no_grad()
 def corrupt(
     images: Pixels | Tensor,
     name: str,
@@ -152,12 +140,12 @@ def corrupt(
     seed: int = 0,
     start: int = 0,
 ) -> Pixels | Tensor:
-    """Corrupt a batch of images as ImageNet-C or CIFAR-10-C would, where the batch lies.
+    """Corrupt a batch of images as ImageNet-C or CIFAR-10-C would, on the device of the batch.
 
     Image ``i`` draws its randomness from ``(seed, start + i, name, severity)`` alone, so a data
     set comes out the same however it is cut into batches: pass as ``start`` the index of the
     first image of the batch. Sides may differ and be as short as 4 px. A one-channel image is
-    three equal channels: where a corruption brings colour, its luma is returned.
+    three equal channels: where a corruption adds colour, its luma is returned.
 
     Args:
         images: uint8, an array N×H×W×3, N×H×W×1 or N×H×W, or a tensor N×3×H×W or N×1×H×W.
@@ -182,29 +170,27 @@ def corrupt(
     for what, value in (("seed", seed), ("start", start)):
         if not hasattr(value, "__index__") or value < 0:
             raise AcclimateError(f"expected {what} to be an integer >= 0, got {value!r}")
-    settings = constants(name, severity, preset=preset)
-    batch = to_batch(images)
-    numbers = torch.arange(start, start + len(batch))
-    keys = image_keys(numbers, seed=int(seed), name=name, severity=int(severity))
-    return from_batch(_corrupt_batch(REGISTRY[name], batch, keys, settings), like=images)
+    constants(name, severity, preset=preset)  # a wrong name is reported before a wrong shape
+    batch = _to_batch(images)
+    indices = torch.arange(start, start + len(batch))
+    out = corrupt_indexed(batch, indices, name, int(severity), preset=preset, seed=int(seed))
+    if isinstance(images, Tensor):
+        return out.contiguous()
+    return out.movedim(1, -1).contiguous().numpy().reshape(images.shape)
 
 
 @torch.no_grad()
 def corrupt_indexed(
-    images: Tensor, numbers: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0
+    images: Tensor, indices: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0
 ) -> Tensor:
-    """`corrupt` for uint8 images N×C×H×W of any numbers in their data set, in any order."""
+    """`corrupt` for uint8 images N×C×H×W at any indices of their data set, in any order."""
     settings = constants(name, severity, preset=preset)
-    keys = image_keys(numbers, seed=seed, name=name, severity=severity)
-    return _corrupt_batch(REGISTRY[name], to_batch(images), keys, settings)
-
-
-def _corrupt_batch(
-    entry: Corruption, batch: Tensor, keys: Tensor, settings: dict[str, Any]
-) -> Tensor:
+    entry, batch = REGISTRY[name], _to_batch(images)
     device = torch.device("cpu") if entry.host else batch.device
-    keys = keys.to(device)
-    size = _chunk_size(entry, batch, device)
+    keys = image_keys(indices, seed=seed, name=name, severity=severity).to(device)
+    on_cpu = _VALUES_OF_MANY if entry.many else _VALUES_ON_CPU
+    values = on_cpu if device.type == "cpu" else _VALUES_ON_GPU
+    size = max(1, values // max(1, batch[:1].numel()))
     if 0 < len(batch) <= size:
         return _corrupt_chunk(entry, batch.to(device), keys, settings).to(batch.device)
     out = torch.empty_like(batch)
@@ -212,12 +198,6 @@ def _corrupt_batch(
         part = slice(first, first + size)
         out[part] = _corrupt_chunk(entry, batch[part].to(device), keys[part], settings)
     return out
-
-
-def _chunk_size(entry: Corruption, batch: Tensor, device: torch.device) -> int:
-    on_cpu = _VALUES_OF_MANY if entry.many else _VALUES_ON_CPU
-    values = on_cpu if device.type == "cpu" else _VALUES_ON_GPU
-    return max(1, values // max(1, batch[:1].numel()))
 
 
 def _corrupt_chunk(
@@ -230,3 +210,36 @@ def _corrupt_chunk(
     if out.dtype != torch.uint8:
         out = quantize(out)
     return rgb_to_grey(out) if lift else out
+
+
+def _to_batch(images: Pixels | Tensor) -> Tensor:
+    """Any accepted batch as one uint8 tensor N × channels × height × width; arrays are not copied.
+
+    >>> _to_batch(np.zeros((2, 8, 9, 3), dtype=np.uint8)).shape
+    torch.Size([2, 3, 8, 9])
+    >>> _to_batch(np.zeros((2, 8, 9), dtype=np.uint8)).shape
+    torch.Size([2, 1, 8, 9])
+    """
+    if not isinstance(images, (Tensor, np.ndarray)):
+        raise AcclimateError(f"expected a numpy array or a tensor, got {type(images).__name__}")
+    if images.dtype not in (torch.uint8, np.dtype(np.uint8)):
+        raise AcclimateError(
+            f"expected uint8 images with values 0 to 255, got {images.dtype}; "
+            "corrupt before scaling and normalising"
+        )
+    if isinstance(images, Tensor):
+        batch = images.detach()
+        accepted = "N×3×H×W or N×1×H×W"
+    else:
+        pixels = images[..., None] if images.ndim == 3 else images
+        # torch takes neither negative strides nor, without a warning, arrays it might write to.
+        sound = pixels.flags.writeable and all(stride >= 0 for stride in pixels.strides)
+        batch = torch.from_numpy(pixels if sound else np.array(pixels))
+        batch = batch.movedim(-1, 1) if batch.ndim == 4 else batch
+        accepted = "N×H×W×3, N×H×W×1 or N×H×W"
+    if batch.ndim != 4 or batch.shape[1] not in (1, 3) or min(batch.shape[2:]) < SMALLEST_SIDE:
+        raise AcclimateError(
+            f"expected a batch of {accepted} with sides of at least {SMALLEST_SIDE} px, "
+            f"got shape {tuple(images.shape)}; a single image needs a leading axis (images[None])"
+        )
+    return batch

@@ -1,4 +1,4 @@
-"""Losses of storage and display: pixelation and JPEG compression."""
+"""Storage, display and colour: pixelation, JPEG, brightness, contrast, saturation, elastic."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.nn import functional
+from torch.nn import functional as F
 
+from acclimate.data.corruptions.corrupt import corruption
 from acclimate.data.corruptions.draws import Draws
-from acclimate.data.corruptions.filters import gaussian
-from acclimate.data.corruptions.registry import corruption
+from acclimate.data.corruptions.filters import gaussian, to_float
 
 __all__ = [
     "brightness",
@@ -97,7 +97,7 @@ def _nearest(side: int, small: int, device: torch.device) -> Tensor:
 @corruption()
 def brightness(images: Tensor, *, add_to_value: float) -> Tensor:
     """Raise the value (of hue, saturation, value) by a constant, at most to full scale."""
-    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    levels = to_float(images)
     value = levels.amax(dim=1, keepdim=True)
     raised = (value + 255 * add_to_value).clamp_(max=255)
     # The saturation stays, so the distance to the value grows with it. Black has none to grow.
@@ -108,7 +108,7 @@ def brightness(images: Tensor, *, add_to_value: float) -> Tensor:
 @corruption()
 def contrast(images: Tensor, *, factor: float) -> Tensor:
     """Draw every channel towards its mean over the image."""
-    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    levels = to_float(images)
     # Summed as whole numbers, the mean is the same on any device.
     total = images.sum(dim=(2, 3), keepdim=True, dtype=torch.int64)
     mean = total.to(torch.float64) / (images.shape[2] * images.shape[3])
@@ -121,7 +121,7 @@ def saturate(images: Tensor, *, multiply: float, add: float) -> Tensor:
 
     A grey pixel has no hue and counts as red, as published: it turns reddish where ``add`` > 0.
     """
-    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    levels = to_float(images)
     value = levels.amax(dim=1, keepdim=True)
     chroma = value - levels.amin(dim=1, keepdim=True)
     saturation = (chroma / value.clamp(min=1)).mul_(multiply).add_(add).clamp_(0, 1)
@@ -140,7 +140,7 @@ def elastic_transform(
     The field is white noise from -``alpha`` to ``alpha`` px, blurred by a Gaussian of ``sigma``.
     """
     height, width = images.shape[-2:]
-    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    levels = to_float(images)
     pulls = draws.uniform(3, 2).mul_(2).sub_(1).mul_(affine)
     stretched = _sampled(levels, _affine_places(pulls, height, width), ends_twice=False)
     if alpha == 0:
@@ -158,7 +158,7 @@ def _sampled(images: Tensor, places: Tensor, *, ends_twice: bool) -> Tensor:
     Torch's scale of places goes from edge to edge of the image where the reflection has the last
     pixels twice, and from middle to middle of the last pixels where it has them once.
     """
-    return functional.grid_sample(
+    return F.grid_sample(
         images,
         places.movedim(1, -1),
         mode="bilinear",

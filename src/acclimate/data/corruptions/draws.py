@@ -25,16 +25,16 @@ _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64), (31, 1))
 
 
-def image_keys(numbers: Tensor, *, seed: int, name: str, severity: int) -> Tensor:
-    """One key for each image, by its number in its data set (int64)."""
+def image_keys(indices: Tensor, *, seed: int, name: str, severity: int) -> Tensor:
+    """One key for each image, by its index in its data set (int64)."""
     # Keyed by name, not by a position in a list, which would move when names are added.
     what = hashlib.blake2b(f"{seed}/{name}/{severity}".encode(), digest_size=8).digest()
     base = int.from_bytes(what, "little", signed=True)
-    return _mix(_mix(numbers.clone()) + base)
+    return _mix(_mix(indices.clone()) + base)
 
 
 class Draws:
-    """Draws for a batch of images; each call goes on where the last one stopped.
+    """Draws for a batch of images; each call continues where the last one stopped.
 
     >>> keys = image_keys(torch.arange(3), seed=0, name="fog", severity=1)
     >>> torch.equal(Draws(keys).normal(8, 8)[1:2], Draws(keys[1:2]).normal(8, 8))

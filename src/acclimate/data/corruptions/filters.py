@@ -1,4 +1,4 @@
-"""Smoothing and convolution of batches, with the edges continued as the definitions ask."""
+"""Smoothing, convolution and grey values of batches, edges continued as the definitions ask."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ __all__ = [
     "pad",
     "quantize",
     "rgb_to_grey",
+    "to_float",
 ]
 
 _Indices: TypeAlias = NDArray[np.int64]
@@ -111,7 +112,7 @@ def _padded_indices(side: int, reach: int, edge: Edge, device: torch.device) -> 
 
 
 def _inside(indices: _Indices, side: int, edge: Edge) -> _Indices:
-    """Where in the image the pixels at these indices are taken from."""
+    """Where in the image the pixels at these indices are read from."""
     if edge == "repeat" or side == 1:
         return np.clip(indices, 0, side - 1)
     ends = 1 if edge == "reflect" else 0  # whether the last pixel comes twice
@@ -172,6 +173,11 @@ Pixels: TypeAlias = NDArray[np.uint8]
 # ITU-R 601 luma in units of 2**-16, as Pillow has it; their sum is 1, so greys stay as they are.
 _LUMA = (19595, 38470, 7471)
 _ROUNDING = 2.0**-10
+
+
+def to_float(images: Tensor) -> Tensor:
+    """A float32 copy of uint8 images in the memory order N×C×H×W, which kernels run fastest on."""
+    return images.to(torch.float32, memory_format=torch.contiguous_format)
 
 
 def quantize(values: Tensor) -> Tensor:

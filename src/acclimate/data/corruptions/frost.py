@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from acclimate.data.corruptions.corrupt import corruption
 from acclimate.data.corruptions.draws import Draws
-from acclimate.data.corruptions.registry import corruption
+from acclimate.data.corruptions.filters import to_float
 
 __all__ = ["TEXTURES", "FrostKind", "frost", "frost_kind", "named_in_results", "texture"]
 
@@ -212,7 +213,7 @@ def frost(
     index = ((corner[:, None] + pitch[:, None] * down)[..., None] + right).view(-1)
     # A channel at a time: along a second axis, index_select is several times slower.
     ice = torch.stack([channel.index_select(0, index) for channel in overlays.values])
-    levels = images.to(torch.float32, memory_format=torch.contiguous_format).mul_(image_weight)
+    levels = to_float(images).mul_(image_weight)
     return levels.add_(ice.view(3, -1, height, width).transpose(0, 1), alpha=frost_weight)
 
 

@@ -15,8 +15,8 @@ import torch
 from scipy import special
 from torch import Tensor
 
+from acclimate.data.corruptions.corrupt import corruption
 from acclimate.data.corruptions.draws import LEVELS, Draws
-from acclimate.data.corruptions.registry import corruption
 
 __all__ = ["gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"]
 

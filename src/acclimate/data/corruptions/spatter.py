@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from acclimate.data.corruptions.corrupt import corruption
 from acclimate.data.corruptions.draws import Draws
-from acclimate.data.corruptions.filters import gaussian, pad
-from acclimate.data.corruptions.registry import corruption
+from acclimate.data.corruptions.filters import gaussian, pad, to_float
 
 __all__ = ["canny", "chamfer_distance", "equalize", "spatter"]
 
@@ -30,8 +30,8 @@ _KNIGHTS = tuple((step, 21_969) for step in ((1, 2), (2, 1), (1, -2), (2, -1)))
 def canny(layers: Tensor, *, low: int, high: int) -> Tensor:
     """Where the edges of int16 layers with values 0 to 255 are, by Canny's method.
 
-    An edge is a ridge of the Sobel gradient (|dx| + |dy|) that rises above ``low`` and hangs
-    together with one above ``high``.
+    An edge is a ridge of the Sobel gradient (|dx| + |dy|) that rises above ``low`` and is
+    connected to one above ``high``.
 
     >>> step = torch.zeros(1, 4, 6, dtype=torch.int16)
     >>> step[..., 3:] = 200
@@ -78,7 +78,7 @@ def chamfer_distance(edges: Tensor, *, limit: int) -> Tensor:
 def equalize(levels: Tensor, *, count: int) -> Tensor:
     """Spread int64 levels from 0 to ``count`` - 1 over 0 to 255 by how frequent they are.
 
-    A layer of a single level stays as it is. float32 whole numbers come back.
+    A layer of a single level is unchanged. Returns whole numbers in float32.
 
     >>> equalize(torch.tensor([[[3, 3, 4, 9]]]), count=10)
     tensor([[[  0.,   0., 128., 255.]]])
@@ -157,7 +157,7 @@ def _grown(seeds: Tensor, area: Tensor) -> Tensor:
         further[..., 1:] |= wider[..., :-1]
         further[..., :-1] |= wider[..., 1:]
         further &= area
-        # Two rounds are mostly enough. A GPU would have to wait for the answer.
+        # Two rounds are mostly enough. A GPU would have to wait for the result.
         if further.device.type == "cpu" and torch.equal(further, grown):
             break
         grown = further
@@ -188,7 +188,7 @@ def spatter(
     """
     noise = draws.normal(1, *images.shape[-2:])
     liquid = gaussian(noise, sigma, edge="repeat").mul_(std).add_(mean)
-    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    levels = to_float(images)
     if mud:
         cover = gaussian(
             (liquid > threshold).to(torch.float32), intensity_or_mud_sigma, edge="repeat"
@@ -198,7 +198,7 @@ def spatter(
     # As in the published code, a byte wraps around beyond full scale. Few layers rise that high.
     depth = (liquid * 255).to(torch.int16).bitwise_and_(255).masked_fill_(liquid < threshold, 0)
     shine = _relief(depth[:, 0])[:, None].mul_(depth)
-    # An image without a drop on it is left as it is.
+    # An image without a drop on it is unchanged.
     brightest = shine.amax(dim=(2, 3), keepdim=True).clamp_(min=1)
     shine *= intensity_or_mud_sigma / brightest
     return levels.addcmul_(shine, _colour(_WATER, images.device))

@@ -1,4 +1,4 @@
-"""Weather before the lens."""
+"""Weather before the lens: fog and snow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from acclimate.data.corruptions.corrupt import corruption
 from acclimate.data.corruptions.draws import Draws
-from acclimate.data.corruptions.filters import convolve, luma, motion_kernels
-from acclimate.data.corruptions.registry import corruption
+from acclimate.data.corruptions.filters import convolve, luma, motion_kernels, to_float
 
 __all__ = ["fog", "plasma", "snow"]
 
@@ -23,7 +23,7 @@ def fog(images: Tensor, draws: Draws, *, amount: float, wibble_decay: float) -> 
     # The published maps, 256 for 224 px and 32 for 32 px, are the powers of two that cover.
     side = 1 << (max(height, width) - 1).bit_length()
     haze = plasma(side, draws, decay=wibble_decay)[:, None, :height, :width]
-    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    levels = to_float(images)
     peak = levels.amax(dim=(1, 2, 3), keepdim=True)
     return levels.add_(haze.mul(255 * amount)).mul_(peak / (peak + 255 * amount))
 
@@ -104,7 +104,7 @@ def snow(
     streaks = motion_kernels(angles, radius=motion_radius, sigma=motion_sigma)
     fall = convolve(flakes, streaks, edge="repeat").round_()
     fall = fall + fall.flip(-2, -1)
-    levels = images.to(torch.float32, memory_format=torch.contiguous_format)
+    levels = to_float(images)
     pale = torch.maximum(levels, luma(levels).mul(1.5).add_(127.5))
     return torch.lerp(pale, levels, image_weight).add_(fall)
 
