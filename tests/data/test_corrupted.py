@@ -13,9 +13,9 @@ from PIL import Image
 
 from acclimate.data import Preprocessing, open_dataset, open_images, write_corrupted
 from acclimate.data.corrupted import choose_shifts
-from acclimate.data.corrupted.writing import alone_in
-from acclimate.data.corruptions import DEV, TEST, constants, corrupt
+from acclimate.data.corruptions import DEV, TEST, constants, corrupt, corrupt_indexed
 from acclimate.errors import AcclimateError
+from acclimate.files import held
 
 SIZE = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 32, 32, 3), dtype=np.uint8)
@@ -170,7 +170,7 @@ def test_more_can_be_added_and_what_is_there_is_kept(tmp_path):
 def test_a_run_that_failed_half_way_goes_on(preset, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     write(whole, "glass_blur", preset=preset)
-    real = corrupt_indexed()
+    real = corrupt_indexed
     calls = []
 
     def failing(images, numbers, *args, **options):
@@ -179,22 +179,16 @@ def test_a_run_that_failed_half_way_goes_on(preset, tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         return real(images, numbers, *args, **options)
 
-    monkeypatch.setattr("acclimate.data.corrupted.writing.corrupt_indexed", failing)
-    with pytest.raises(AcclimateError, match=r"No space left.*same call goes on"):
+    monkeypatch.setattr("acclimate.data.corrupted.corrupt_indexed", failing)
+    with pytest.raises(AcclimateError, match=r"No space left.*same call resumes"):
         write(broken, "glass_blur", preset=preset, workers=3)
-    monkeypatch.setattr("acclimate.data.corrupted.writing.corrupt_indexed", real)
+    monkeypatch.setattr("acclimate.data.corrupted.corrupt_indexed", real)
     again = write(broken, "glass_blur", preset=preset)
     assert 0 < again.made < 35
     assert again.made + again.kept == 35
     assert files(broken) == files(whole)
     for name in files(whole):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
-
-
-def corrupt_indexed():
-    from acclimate.data.corrupted import writing
-
-    return writing.corrupt_indexed
 
 
 @pytest.mark.parametrize(
@@ -285,7 +279,7 @@ def test_what_has_no_label_lies_in_no_class_folder(tmp_path):
 
 def test_one_process_at_a_time(tmp_path):
     (tmp_path / "c").mkdir()
-    with alone_in(tmp_path / "c"), pytest.raises(AcclimateError, match="another process"):
+    with held(tmp_path / "c"), pytest.raises(AcclimateError, match="another process"):
         write(tmp_path / "c", "fog:1")
     assert write(tmp_path / "c", "fog:1").made == 7
 
