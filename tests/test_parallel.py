@@ -14,8 +14,9 @@ from acclimate import parallel
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.parts.base import PARTS
-from acclimate.parts.normalization import _statistics_of_all, batch_statistics
+from acclimate.parts.normalization import _statistics_of_all
 from acclimate.parts.objectives import Objective
+from acclimate.parts.statistics import batch_statistics
 from nets import bn_net, gn_net, images
 from processes import Failed, in_processes, succeed
 

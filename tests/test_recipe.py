@@ -106,7 +106,7 @@ def test_options_that_only_fit_together_fit_together() -> None:
 
 def test_parts_may_be_given_as_objects_for_their_own_slot_only() -> None:
     assert get_recipe("rpl", {"teacher": Epoch()}).teacher == Epoch()
-    with pytest.raises(AcclimateError, match="Epoch is not registered as a objective"):
+    with pytest.raises(AcclimateError, match=r"as objective, got Epoch\(\)"):
         get_recipe("rpl", {"objective": Epoch()})
 
 
@@ -194,13 +194,36 @@ def test_a_stored_recipe_with_an_unknown_option_is_refused() -> None:
         Recipe.from_dict({"name": "mine", "epoch": 3})
 
 
-def test_a_part_nobody_registered_cannot_be_stored() -> None:
+@dataclass(frozen=True, kw_only=True)
+class Mine(Regularizer):
+    """A part that nobody registered."""
+
+    strength: float = 1.0
+
+
+def test_a_part_nobody_registered_is_stored_by_where_it_is_defined() -> None:
+    recipe = Recipe(name="mine", regularizer=Mine(strength=2.0))
+    plain = json.loads(json.dumps(recipe.to_dict()))
+    assert plain["regularizer"] == {"kind": f"py:{__name__}:Mine", "strength": 2.0}
+    assert Recipe.from_dict(plain) == recipe
+    options = {"regularizer": f"py:{__name__}:Mine", "regularizer.strength": "2"}
+    assert Recipe(name="mine").with_options(options) == recipe
+
+
+def test_a_part_that_cannot_be_found_again_is_named() -> None:
     @dataclass(frozen=True, kw_only=True)
-    class Mine(Regularizer):
+    class Local(Regularizer):
         pass
 
-    with pytest.raises(AcclimateError, match=r"decorate the class with @PARTS\['regularizer'\]"):
-        Recipe(name="mine", regularizer=Mine()).to_dict()
+    plain = Recipe(name="mine", regularizer=Local()).to_dict()
+    with pytest.raises(AcclimateError, match="Local is defined inside a function"):
+        Recipe.from_dict(plain)
+    with pytest.raises(AcclimateError, match="no module 'gone'; expected it in"):
+        Recipe.from_dict({"name": "mine", "regularizer": {"kind": "py:gone:Part"}})
+    with pytest.raises(AcclimateError, match=r"expected py:math:pi to be a subclass of .*Part"):
+        Recipe.from_dict({"name": "mine", "regularizer": {"kind": "py:math:pi"}})
+    with pytest.raises(AcclimateError, match=r"expected an acclimate\.parts\.Filter as filter"):
+        Recipe.from_dict({"name": "mine", "filter": {"kind": f"py:{__name__}:Mine"}})
 
 
 # The user's own
@@ -215,9 +238,26 @@ def test_a_user_registers_a_recipe() -> None:
     assert "careful" in [r.name for r in list_recipes()]
 
 
-def test_a_name_is_given_once() -> None:
-    with pytest.raises(AcclimateError, match="the recipe 'rpl' is registered already"):
-        register_recipe(lambda: Recipe(name="rpl"))
+def test_a_name_that_is_registered_again_is_replaced_with_a_warning() -> None:
+    with pytest.warns(AcclimateWarning, match="the recipe 'rpl' was registered before"):
+        register_recipe(lambda: Recipe(name="rpl", epochs=7))
+    assert get_recipe("rpl").epochs == 7
+    first = PARTS["regularizer"].register("again")(Mine)
+    PARTS["regularizer"].register("again")(first)  # the same: nothing is replaced
+    assert Recipe(name="mine", regularizer=Mine()).to_dict()["regularizer"]["kind"] == "again"
+
+
+def by_function() -> Recipe:
+    return Recipe(name="mine", epochs=3)
+
+
+def test_a_recipe_comes_from_a_users_function() -> None:
+    found = get_recipe(f"py:{__name__}:by_function", {"optimizer.lr": "0.1"})
+    assert (found.epochs, found.optimizer.lr) == (3, 0.1)
+    with pytest.raises(AcclimateError, match=r"expected a Recipe, or a function .* got float"):
+        get_recipe("py:math:pi")
+    with pytest.raises(AcclimateError, match=r"expected py:package\.module:function"):
+        get_recipe("py:math")
 
 
 def test_a_users_option_needs_no_postponed_annotations() -> None:
@@ -269,9 +309,9 @@ def test_a_broken_plug_in_is_named_and_takes_nothing_else_away(
         assert "rpl" in [r.name for r in list_recipes()]
 
 
-def test_a_recipe_is_read_back_in_a_process_that_has_loaded_no_method():
+def test_the_package_knows_the_parts_of_every_method():
     code = (
-        "from acclimate.recipe import Recipe; "
+        "from acclimate import Recipe; "
         "print(Recipe.from_dict({'name': 'x', 'optimizer': {'kind': 'sam'}}).optimizer, "
         "Recipe(name='y').with_options({'filter': 'shape-bound'}).filter)"
     )

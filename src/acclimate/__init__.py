@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from acclimate.data.preprocessing import Preprocessing as Preprocessing
     from acclimate.errors import AcclimateError as AcclimateError
     from acclimate.guard.guard import Guard as Guard
-    from acclimate.methods.registry import get_recipe as get_recipe
-    from acclimate.methods.registry import list_recipes as list_recipes
-    from acclimate.methods.registry import register_recipe as register_recipe
-    from acclimate.recipe import Recipe as Recipe
+    from acclimate.methods import Recipe as Recipe
+    from acclimate.methods import get_recipe as get_recipe
+    from acclimate.methods import list_recipes as list_recipes
+    from acclimate.methods import register_recipe as register_recipe
     from acclimate.result import AdaptationResult as AdaptationResult
     from acclimate.stream import Stream as Stream
 
@@ -29,12 +29,12 @@ _HOME = {
     "AdaptationResult": "result",
     "Guard": "guard",
     "Preprocessing": "data.preprocessing",
-    "Recipe": "recipe",
+    "Recipe": "methods",
     "Stream": "stream",
     "adapt": "adaptation.adapt",
-    "get_recipe": "methods.registry",
-    "list_recipes": "methods.registry",
-    "register_recipe": "methods.registry",
+    "get_recipe": "methods",
+    "list_recipes": "methods",
+    "register_recipe": "methods",
 }
 
 __all__ = ["__version__", *_HOME]

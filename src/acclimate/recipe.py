@@ -9,20 +9,31 @@ from typing import Any
 from torch import nn
 
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.parts.base import PARTS, Part, known_parts, part_kind
+from acclimate.parts.base import PARTS, Part, part_class, part_kind
 from acclimate.parts.filters import Everything, Filter
-from acclimate.parts.normalization import BatchStatistics, Normalization, batch_norm_layers
+from acclimate.parts.normalization import BatchStatistics, Normalization
 from acclimate.parts.objectives import CrossEntropy, Objective
 from acclimate.parts.optimizers import SGD, Optimizer
 from acclimate.parts.predictors import Predictor, Student
 from acclimate.parts.regularizers import NoRegularizer, Regularizer
 from acclimate.parts.selectors import NormAffine, Selector
+from acclimate.parts.statistics import batch_norm_layers
 from acclimate.parts.teachers import Instant, Teacher
 from acclimate.registry import parse_value
 
 __all__ = ["Recipe"]
 
 EPISODES = (None, "batch", "image")
+_BASES: dict[str, type[Part]] = {
+    "objective": Objective,
+    "selector": Selector,
+    "normalization": Normalization,
+    "teacher": Teacher,
+    "filter": Filter,
+    "regularizer": Regularizer,
+    "optimizer": Optimizer,
+    "predictor": Predictor,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +70,12 @@ class Recipe:
                 raise AcclimateError(f"expected {name} >= 1, got {getattr(self, name)}")
         if self.episode not in EPISODES:
             raise unknown_name("episode", str(self.episode), [str(each) for each in EPISODES])
+        for slot, base in _BASES.items():
+            part = getattr(self, slot)
+            if not (isinstance(part, base) or (slot == "objective" and part is None)):
+                raise AcclimateError(
+                    f"expected an acclimate.parts.{base.__name__} as {slot}, got {part!r}"
+                )
         objective = self.objective
         shares_gradient = isinstance(objective, CrossEntropy) and not objective.stop_gradient
         if shares_gradient and not isinstance(self.teacher, Instant):
@@ -151,7 +168,7 @@ class Recipe:
         for slot in PARTS:
             if isinstance(values.get(slot), Mapping):
                 options = dict(values[slot])
-                kind = known_parts(slot)[options.pop("kind", "")]
+                kind = part_class(slot, options.pop("kind", ""))
                 _check_names(slot, kind, options)
                 values[slot] = kind(**options)
         _check_names("recipe", cls, values)
@@ -160,11 +177,10 @@ class Recipe:
 
 def _part_named(slot: str, value: Any) -> Part | None:
     if isinstance(value, Part):
-        part_kind(slot, value)  # refuses a part that belongs elsewhere
         return value
     if slot == "objective" and value in (None, "none"):
         return None
-    return known_parts(slot)[str(value)]()
+    return part_class(slot, str(value))()
 
 
 def _part_with(slot: str, part: Part, values: Mapping[str, Any]) -> Part:

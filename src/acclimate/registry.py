@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from acclimate.errors import AcclimateError, unknown_name
+from acclimate.errors import AcclimateError, AcclimateWarning, unknown_name
 
-__all__ = ["Registry", "parse_assignments", "parse_value"]
+__all__ = [
+    "Registry",
+    "current_folder_importable",
+    "find_object",
+    "parse_assignments",
+    "parse_value",
+]
 
 T = TypeVar("T")
 
@@ -28,7 +40,7 @@ class Registry(Generic[T]):
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator: enter a value under a name nobody has taken."""
+        """Decorator: :meth:`add` a value under a name."""
 
         def enter(value: T) -> T:
             self.add(name, value)
@@ -37,10 +49,15 @@ class Registry(Generic[T]):
         return enter
 
     def add(self, name: str, value: T) -> None:
-        """Enter a value under a name nobody has taken."""
-        if name in self._entries:
-            raise AcclimateError(
-                f"the {self.kind} {name!r} is registered already; choose another name"
+        """Enter a value under a name; one that has it already is replaced, with a warning.
+
+        So a notebook's cell can be run twice.
+        """
+        if self._entries.get(name, value) is not value:
+            warnings.warn(
+                f"the {self.kind} {name!r} was registered before; the new one replaces it",
+                AcclimateWarning,
+                stacklevel=3,
             )
         self._entries[name] = value
 
@@ -58,6 +75,59 @@ class Registry(Generic[T]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
+
+
+def find_object(reference: str, *, what: str = "function") -> Any:
+    """What ``package.module:name`` refers to; modules in the current folder are found too.
+
+    >>> find_object("math:sqrt")(4.0)
+    2.0
+    """
+    module_name, _, name = reference.partition(":")
+    if not module_name or not name:
+        raise AcclimateError(
+            f"expected py:package.module:{what}, for example py:my_module:my_{what}, "
+            f"got 'py:{reference}'"
+        )
+    with current_folder_importable():
+        module = _import(module_name)
+    found: Any = module
+    for each in name.split("."):
+        if not hasattr(found, each):
+            public = [key for key, value in vars(module).items() if callable(value)]
+            known = [key for key in public if not key.startswith("_")]
+            raise unknown_name(f"{what} in {module_name}", name, known)
+        found = getattr(found, each)
+    return found
+
+
+@contextmanager
+def current_folder_importable() -> Iterator[None]:
+    """Find modules in the current folder too, as ``python`` does and an installed command not."""
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # What the user's module itself fails to import is named as such.
+        own = error.name is not None and f"{name}.".startswith(f"{error.name}.")
+        raise AcclimateError(
+            f"no module {name!r}; expected it in {os.getcwd()} or installed"
+            if own
+            else f"{name} could not be imported: {error}"
+        ) from error
+    except Exception as error:
+        raise AcclimateError(
+            f"{name} could not be imported: {type(error).__name__}: {error}"
+        ) from error
 
 
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

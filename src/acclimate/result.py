@@ -19,8 +19,8 @@ from acclimate.errors import AcclimateError
 from acclimate.files import json_writer, text_writer, write_files
 from acclimate.guard.history import History
 from acclimate.guard.verdict import Verdict
+from acclimate.methods import Recipe
 from acclimate.parts.adapters import NAME
-from acclimate.recipe import Recipe
 from acclimate.text import titled_rows
 
 __all__ = ["AdaptationResult"]

@@ -12,7 +12,7 @@ from acclimate.acceleration import EXACT, Acceleration
 from acclimate.learner.learner import Learner
 from acclimate.learner.network import Network
 from acclimate.methods.registry import get_recipe, list_recipes
-from acclimate.parts.normalization import StatisticsControl
+from acclimate.parts.statistics import StatisticsControl
 from acclimate.stream import Stream
 from nets import Residual, bn_net, images
 

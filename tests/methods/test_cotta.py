@@ -187,7 +187,7 @@ def test_a_picture_is_turned_in_pixels() -> None:
         (lambda: StochasticRestore(probability=-1), "expected probability >= 0 and <= 1, got -1"),
         (
             lambda: Learner(bn_net(), get_recipe("bn", {"predictor": "teacher"})),
-            "'bn' learns nothing, so it has no teacher to answer",
+            "the recipe learns nothing, so it has no teacher",
         ),
     ],
 )

@@ -26,7 +26,8 @@ from acclimate.methods.registry import get_recipe
 from acclimate.models import LoadedModel, as_loaded
 from acclimate.models.device import choose_device, copy_model, floating_dtype
 from acclimate.models.outputs import logits_of
-from acclimate.parts.normalization import BatchStatistics, batch_norm_layers
+from acclimate.parts.normalization import BatchStatistics
+from acclimate.parts.statistics import batch_norm_layers
 from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.result import AdaptationResult

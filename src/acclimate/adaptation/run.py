@@ -23,7 +23,7 @@ from acclimate.learner.learner import Learner
 from acclimate.learner.state import pack, under, unpack
 from acclimate.metrics import Scores, Tally
 from acclimate.parts.adapters import remove_adapters
-from acclimate.parts.normalization import StatisticsPool
+from acclimate.parts.statistics import StatisticsPool
 from acclimate.text import Keep, Score
 
 __all__ = ["AdaptationRun"]

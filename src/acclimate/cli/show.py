@@ -209,9 +209,9 @@ def _counts(model: nn.Module) -> dict[str, Any]:
     """Parameters by selector: {"parameters": n, "added": those that are new}, or why not any."""
     import torch
 
-    from acclimate.parts.base import known_parts
+    from acclimate.methods import PARTS
 
-    selectors = known_parts("selector")
+    selectors = PARTS["selector"]
     names = sorted(selectors.names(), key=lambda name: selectors[name].changes_architecture)
     counts: dict[str, Any] = {}
     for name in names:
@@ -290,7 +290,7 @@ def show_recipe(args: argparse.Namespace) -> int:
 
 
 def _recipe_rows(recipe: Recipe) -> Iterator[list[str]]:
-    from acclimate.parts.base import PARTS, known_parts
+    from acclimate.methods import PARTS
 
     used = {"objective", *recipe.parts()}  # without an objective most places are empty
     for name, value in recipe.to_dict().items():
@@ -300,7 +300,7 @@ def _recipe_rows(recipe: Recipe) -> Iterator[list[str]]:
         elif name in used:
             options = {"kind": None} if value is None else dict(value)
             kind = options.pop("kind")
-            others = [each for each in known_parts(name).names() if each != kind]
+            others = [each for each in PARTS[name].names() if each != kind]
             yield [name, _word(name, kind), " ".join(others)]
             for option, each in options.items():
                 yield [f"{name}.{option}", _word(f"{name}.{option}", each), ""]

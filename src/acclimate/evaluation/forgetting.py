@@ -12,7 +12,7 @@ from acclimate.adaptation.adapt import adapt
 from acclimate.data import ImageSource
 from acclimate.evaluation.single import evaluate
 from acclimate.metrics import ErrorCounts, Figure
-from acclimate.parts.normalization import batch_norm_layers
+from acclimate.parts.statistics import batch_norm_layers
 
 __all__ = ["Forgetting", "forgetting"]
 

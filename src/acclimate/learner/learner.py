@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import parallel
-from acclimate.acceleration import EXACT, PLAIN, Acceleration
+from acclimate.acceleration import EXACT, PLAIN, Acceleration, Recorder
 from acclimate.errors import AcclimateError
-from acclimate.learner.network import Network, verify
-from acclimate.learner.replay import Replay
+from acclimate.learner.network import Network
 from acclimate.learner.state import pack, transform, under, unpack
 from acclimate.models.outputs import Outputs, find_classifier
 from acclimate.parts.base import Part, Step
-from acclimate.parts.normalization import StatisticsControl
+from acclimate.parts.statistics import StatisticsControl
 from acclimate.recipe import Recipe
 
 __all__ = ["Learner", "StepResult", "check_shareable", "mean_term"]
@@ -119,7 +119,7 @@ class Learner:
         self.steps = 0
         self.forwards = 0
         self.backwards = 0
-        self.tap: nn.Module | None = None
+        self._tapped: nn.Module | None = None
         self._features: Tensor | None = None
         self._counted: tuple[Tensor, int] | None = None
         self._fresh: dict[str, Tensor] | None = None
@@ -135,7 +135,8 @@ class Learner:
         self.learning: dict[str, nn.Parameter] = {}
         self._prepare()
         self.network.accelerate(acceleration)
-        self._replay = Replay(self)
+        self._recorder: Recorder | None = None
+        self._counts_before = self._counts_per_step = self._counts
         self.ran = EXACT
         self.source = {name: p.detach().clone() for name, p in self.learning.items()}
 
@@ -143,7 +144,7 @@ class Learner:
         if any("features" in part.needs for part in self.parts.values()):
             classifier = find_classifier(self.model)[1]
             self._tap = classifier.register_forward_pre_hook(self._keep_features)
-            self.tap = classifier
+            self._tapped = classifier
         for parameter in self.model.parameters():
             parameter.requires_grad_(False)
         for slot, part in self.parts.items():
@@ -164,10 +165,6 @@ class Learner:
     def _keep_features(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self._features = inputs[0].flatten(1)
 
-    def drop_features(self) -> None:
-        """Forget what the classifier was shown: nobody will ask."""
-        self._features = None
-
     @property
     def statistics(self) -> StatisticsControl:
         """The switchboard over the batch-norm layers."""
@@ -182,7 +179,7 @@ class Learner:
         learning: bool = True,
     ) -> Outputs:
         """One forward pass with the recipe's statistics, the student's weights or those given."""
-        verify(self, images)
+        self._verify(images)
         count = self._count(images)
         self.recipe.normalization.apply(self.statistics, count, learning=learning)
         return self._run(images, weights)
@@ -204,7 +201,7 @@ class Learner:
     @torch.no_grad()
     def source_forward(self, images: Tensor) -> Outputs:
         """The unadapted model: source parameters, source statistics."""
-        verify(self, images)
+        self._verify(images)
         self.statistics.release()
         # Before the first step the source is what is loaded: no need to swap anything.
         return self._run(images, self.source if self.steps else None)
@@ -231,13 +228,11 @@ class Learner:
 
     def step(self, images: Tensor) -> StepResult:
         """Predict, then learn from one batch of images; an episode learns, then predicts."""
-        verify(self, images)
+        self._verify(images)
         with self.network.acceleration.kernels(images.device):
             if self.recipe.episode is not None:
                 return self._episodes(images)
-            if self._replay.possible(images):
-                return StepResult(*self._replay.step(images))
-            return self.take_step(images)
+            return self._replayed(images) if self._replays(images) else self._take_step(images)
 
     def _episodes(self, images: Tensor) -> StepResult:
         episodes = images.split(1) if self.recipe.episode == "image" else (images,)
@@ -258,8 +253,8 @@ class Learner:
         self.generator.set_state(drawn)  # what is drawn for the next images is drawn anew
         return StepResult(answer, losses[0])
 
-    def take_step(self, images: Tensor) -> StepResult:
-        """A step as it is, without looking for anything faster."""
+    def _take_step(self, images: Tensor) -> StepResult:
+        """A step as Python runs it."""
         with torch.set_grad_enabled(self.recipe.learns):
             step = self._collect(images)
             answer = self._answer(step, images)
@@ -350,6 +345,83 @@ class Learner:
         parallel.sum_in_place([loss, *gradients])  # the loss travels with the gradients
         return loss
 
+    def _verify(self, images: Tensor) -> None:
+        """Check on a first batch that running faster changes nothing but rounding.
+
+        Nothing is learnt, and no statistics are gathered.
+        """
+        if self.network.unverified and len(images) and not parallel.active():
+            chosen = self.network.acceleration
+            gradients = self.recipe.learns and (chosen.half or chosen.fused)
+            with self.statistics.unwatched():
+                self.network.verify(images, lambda some: self._probe(some, gradients=gradients))
+
+    def _probe(self, images: Tensor, *, gradients: bool) -> tuple[Tensor, Tensor]:
+        """The logits, and how all that learns in the model moves them, in one piece.
+
+        Not by the recipe's own loss, which may be at its minimum to begin with, and all noise.
+        """
+        learning = [p for name, p in self.learning.items() if ":" not in name]
+        self.recipe.normalization.apply(self.statistics, len(images), learning=False)
+        with torch.set_grad_enabled(gradients and bool(learning)):
+            logits = self.network.ask(images, self.statistics)
+            self._features = None
+            if not (gradients and learning):
+                return logits, logits.new_zeros(0)
+            with self.network.acceleration.kernels(images.device):
+                loss = F.cross_entropy(logits, logits.detach().argmax(dim=1))
+                found = torch.autograd.grad(loss, learning, allow_unused=True)
+        pieces = [
+            torch.zeros_like(parameter) if each is None else each
+            for each, parameter in zip(found, learning, strict=True)
+        ]
+        return logits.detach(), torch.cat([each.flatten().float() for each in pieces])
+
+    def _replays(self, images: Tensor) -> bool:
+        """Whether a step on these images is the same work every time, and no hook would miss it."""
+        return (
+            self.network.acceleration.recorded
+            and images.is_cuda
+            and len(images) > 1
+            and self.recipe.learns
+            and all(vars(type(part)).get("steady", False) for part in self.parts.values())
+            and not parallel.active()
+            and not self.statistics.gathering
+            and not self.network.looked_into(but=self._tapped)
+        )
+
+    def _replayed(self, images: Tensor) -> StepResult:
+        """A step from a captured CUDA graph, once there is one for batches of this shape."""
+        self.network.follow()
+        if self._recorder is None or self._recorder.aside is not self.network.aside:
+            # The network begins anew in another place when its own tensors are others.
+            self._recorder = Recorder(self._captured_step, aside=self.network.aside)
+        self._counts_before = self._counts
+        (logits, loss), replayed = self._recorder(images)
+        if replayed:  # no Python ran: count for it
+            pairs = zip(self._counts_before, self._counts_per_step, strict=True)
+            self._counts = tuple(now + each for now, each in pairs)
+        return StepResult(logits, loss)
+
+    def _captured_step(self, images: Tensor) -> tuple[Tensor, ...]:
+        self._counts = self._counts_before  # a capture may fail half way, and is then run again
+        result = self._take_step(images)
+        assert result.loss is not None
+        pairs = zip(self._counts, self._counts_before, strict=True)
+        self._counts_per_step = tuple(now - before for now, before in pairs)
+        return result.logits, result.loss
+
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        return self.steps, self.forwards, self.backwards
+
+    @_counts.setter
+    def _counts(self, counts: tuple[int, ...]) -> None:
+        self.steps, self.forwards, self.backwards = counts
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_recorder": None}  # a copy captures its own steps
+
     def start_epoch(self) -> None:
         """Tell the parts that an epoch begins."""
         for slot, part in self.parts.items():
@@ -388,7 +460,7 @@ class Learner:
             elif isinstance(state, torch.optim.Optimizer):
                 state.state.clear()
         self._fresh = None
-        self._replay.forget()
+        self._recorder = None  # the tensors are others now
         self.generator.set_state(tensors["learner/generator"].cpu())
         self.steps = int(tensors["learner/steps"])
 
@@ -398,7 +470,7 @@ class Learner:
         self._fresh = None  # nothing of an episode is kept: it is taken anew
         for state in self.states.values():
             transform(state, change)
-        self._replay.forget()
+        self._recorder = None  # the tensors are others now
         self.network.decelerate()  # what is faster elsewhere, somebody must choose anew
 
     @torch.no_grad()
@@ -425,7 +497,7 @@ class Learner:
         how = self.network.acceleration
         if how.changes:
             self.ran = self.network.ran
-        self._replay.forget()
+        self._recorder = None  # the tensors are others now
         for parameter in (*self.model.parameters(), *self.learning.values()):
             parameter.grad = None  # a recording's memory is given back where nothing lies in it
         # Exact kernels take several times as long on a GPU: only where the run was exact.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.func import functional_call
 
@@ -28,22 +27,21 @@ from acclimate.acceleration import (
 )
 from acclimate.errors import AcclimateWarning
 from acclimate.models.outputs import logits_of
-from acclimate.parts.normalization import StatisticsControl
+from acclimate.parts.statistics import StatisticsControl
 
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-
-__all__ = ["Network", "verify"]
+__all__ = ["Network"]
 
 _KINDS = 8
-"""How many kinds of answers are recorded at one time."""
+"""How many kinds of forward passes are captured at one time."""
+_VERIFIED_WITH = 32
+"""Images on which an acceleration is compared with the exact way."""
 
 
 class Network:
     """A model, and how it is run.
 
-    An acceleration that changes answers at all is ``unverified`` until somebody has compared it
-    with the exact way (see :mod:`acclimate.learner.network`).
+    An acceleration that changes predictions at all is ``unverified`` until :meth:`verify` has
+    compared it with the exact way.
 
     >>> network = Network(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)))
     >>> network.ask(torch.rand(5, 3, 2, 2), StatisticsControl({})).shape
@@ -71,6 +69,43 @@ class Network:
     def decelerate(self) -> None:
         """Run the model as it is."""
         self.accelerate(EXACT)
+
+    def verify(self, images: Tensor, probe: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
+        """Run the model as fast as its predictions and gradients allow, compared on a first batch.
+
+        ``probe`` returns both for images. The acceleration that was chosen is tried, then one that
+        rounds less; where neither does, the model runs exactly, with a warning.
+        """
+        chosen = self.acceleration
+        some = torch.cat([images, images]) if len(images) == 1 else images[:_VERIFIED_WITH]
+        why: str | None = None
+        began = time.perf_counter()
+        try:
+            self.accelerate(EXACT)
+            exact = probe(some)
+        finally:
+            self.accelerate(chosen)
+        if not all(bool(torch.isfinite(each).all()) for each in exact):
+            return  # nothing can be concluded from broken images: the next batch decides
+        for candidate in chosen.candidates():
+            self.accelerate(candidate, verified=True)
+            try:
+                fast = probe(some)
+                why = differs(fast[0], exact[0]) or turns_away(fast[1], exact[1])
+            except Exception as error:  # whatever a compiler or a kernel may meet
+                why = f"{type(error).__name__}: {error}".splitlines()[0]
+            if why is None:
+                break
+        self.preparation = time.perf_counter() - began
+        if why is None:
+            return
+        self.decelerate()
+        warnings.warn(
+            f"running the model faster ({chosen}) changes its predictions by more than rounding "
+            f"does: {why}; it runs exactly instead",
+            AcclimateWarning,
+            stacklevel=2,
+        )
 
     def forget(self) -> None:
         """Make and record anew what is faster: the tensors are others now."""
@@ -222,71 +257,3 @@ class _Made:
     frozen: list[_Place] | None = None
     recorders: dict[Any, Recorder] = field(default_factory=dict)
     aside: Aside = field(default_factory=Aside)
-
-
-_IMAGES = 32
-
-
-def verify(learner: Learner, images: Tensor) -> None:
-    """Run the learner's model as fast as its answers and gradients bear, seen on a first batch.
-
-    What was chosen is tried, then what rounds less; where neither does, the model runs exactly, and
-    a warning says so. Nothing is learnt, and no statistics are gathered.
-    """
-    network = learner.network
-    chosen = network.acceleration
-    if not network.unverified or not len(images) or parallel.active():
-        return
-    some = torch.cat([images, images]) if len(images) == 1 else images[:_IMAGES]
-    gradients = learner.recipe.learns and (chosen.half or chosen.fused)
-    why: str | None = None
-    began = time.perf_counter()
-    with learner.statistics.unwatched():
-        try:
-            network.accelerate(EXACT)
-            exact = _probe(learner, some, gradients=gradients)
-        finally:
-            network.accelerate(chosen)
-        if not all(bool(torch.isfinite(each).all()) for each in exact):
-            return  # nothing can be told from broken images: the next batch will
-        for candidate in chosen.candidates():
-            network.accelerate(candidate, verified=True)
-            try:
-                fast = _probe(learner, some, gradients=gradients)
-                why = differs(fast[0], exact[0]) or turns_away(fast[1], exact[1])
-            except Exception as error:  # whatever a compiler or a kernel may meet
-                why = f"{type(error).__name__}: {error}".splitlines()[0]
-            if why is None:
-                break
-    network.preparation = time.perf_counter() - began
-    if why is None:
-        return
-    network.decelerate()
-    warnings.warn(
-        f"running the model faster ({chosen}) changes its answers by more than rounding does: "
-        f"{why}; it runs exactly instead",
-        AcclimateWarning,
-        stacklevel=2,
-    )
-
-
-def _probe(learner: Learner, images: Tensor, *, gradients: bool) -> tuple[Tensor, Tensor]:
-    """The answers, and how all that learns in the model moves them, in one piece.
-
-    Not by the recipe's own loss, which may be at its minimum to begin with, and all noise.
-    """
-    learning = [p for name, p in learner.learning.items() if ":" not in name]
-    learner.recipe.normalization.apply(learner.statistics, len(images), learning=False)
-    with torch.set_grad_enabled(gradients and bool(learning)):
-        logits = learner.network.ask(images, learner.statistics)
-        learner.drop_features()
-        if not (gradients and learning):
-            return logits, logits.new_zeros(0)
-        with learner.network.acceleration.kernels(images.device):
-            loss = F.cross_entropy(logits, logits.detach().argmax(dim=1))
-            found = torch.autograd.grad(loss, learning, allow_unused=True)
-    pieces = [
-        torch.zeros_like(parameter) if each is None else each
-        for each, parameter in zip(found, learning, strict=True)
-    ]
-    return logits.detach(), torch.cat([each.flatten().float() for each in pieces])

@@ -1,8 +1,7 @@
-"""One file per published method; each ends in the recipe that has its name."""
+"""One file per published method; each ends in the recipe that has its name.
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+Importing this registers them all, and the parts they bring.
+"""
 
 from acclimate.methods.adacontrast import ADACONTRAST
 from acclimate.methods.conjugate import CONJUGATE
@@ -14,7 +13,9 @@ from acclimate.methods.eta import ETA
 from acclimate.methods.lame import LAME
 from acclimate.methods.memo import MEMO
 from acclimate.methods.note import NOTE
+from acclimate.methods.paper import BN, BN_PRIOR, ENT, HARD, NONE, RPL, RPL_EPOCH, SOFT
 from acclimate.methods.rdumb import RDUMB
+from acclimate.methods.registry import RECIPES, get_recipe, list_recipes, register_recipe
 from acclimate.methods.rotta import ROTTA
 from acclimate.methods.sar import SAR
 from acclimate.methods.self_ensembling import SELF_ENSEMBLING
@@ -23,13 +24,20 @@ from acclimate.methods.slr import SLR
 from acclimate.methods.t3a import T3A
 from acclimate.methods.tent import TENT
 from acclimate.methods.ttt import TTT
+from acclimate.parts.base import PARTS
+from acclimate.recipe import Recipe
 
-if TYPE_CHECKING:
-    from acclimate.recipe import Recipe
+__all__ = ["PARTS", "RECIPES", "Recipe", "get_recipe", "list_recipes", "register_recipe"]
 
-__all__ = ["METHODS"]
-
-METHODS: tuple[Recipe, ...] = (
+for _recipe in (
+    NONE,
+    BN,
+    BN_PRIOR,
+    ENT,
+    HARD,
+    SOFT,
+    RPL,
+    RPL_EPOCH,
     DINO,
     COTTA,
     SELF_ENSEMBLING,
@@ -49,5 +57,5 @@ METHODS: tuple[Recipe, ...] = (
     DEYO,
     CONJUGATE,
     SLR,
-)
-"""In the order in which they are listed."""
+):
+    RECIPES.add(_recipe.name, _recipe)

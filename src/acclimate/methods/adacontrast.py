@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -36,16 +35,12 @@ from torch import Tensor, nn
 
 from acclimate.methods.views import lit, moved, random_crops, sides
 from acclimate.models.outputs import Outputs, find_classifier
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.selectors import All
 from acclimate.parts.teachers import MovingAverage
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["ADACONTRAST", "AdaContrast", "contrastive", "votes"]
 
@@ -119,7 +114,7 @@ class AdaContrast(Objective):
         """Refuse a model without a layer whose input would be the features."""
         find_classifier(model)
 
-    def prepare(self, learner: Learner) -> Queues:
+    def prepare(self, learner: LearnerLike) -> Queues:
         """Empty queues."""
         weight = find_classifier(learner.model)[1].weight
         assert isinstance(weight, Tensor)

@@ -24,17 +24,14 @@ squared loss has no lower bound; choose it for models trained that way only.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from acclimate.errors import unknown_name
 from acclimate.methods.tent import TENT
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, Step, check_range
 from acclimate.parts.objectives import Objective, entropy
-
-if TYPE_CHECKING:
-    from acclimate.parts.base import Step
 
 __all__ = ["CONJUGATE", "Conjugate", "poly_conjugate", "squared_conjugate"]
 

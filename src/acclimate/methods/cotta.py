@@ -24,24 +24,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from acclimate.methods.views import Draws, generator_on, jittered
 from acclimate.models.outputs import Outputs
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.predictors import TeacherAnswers
 from acclimate.parts.regularizers import Regularizer
 from acclimate.parts.selectors import All
 from acclimate.parts.teachers import MovingAverage, TeacherWeights
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["COTTA", "AugmentationAveraged", "StochasticRestore", "averaged"]
 
@@ -79,7 +74,7 @@ class AugmentationAveraged(MovingAverage):
         check_range(self, "threshold", low=0, high=1)
         check_range(self, "views_per_image", low=1)
 
-    def prepare(self, learner: Learner) -> AveragingWeights:
+    def prepare(self, learner: LearnerLike) -> AveragingWeights:
         """Start at the student."""
         return AveragingWeights(super().prepare(learner).tensors, learner.generator)
 
@@ -122,7 +117,7 @@ class StochasticRestore(Regularizer):
     def __post_init__(self) -> None:
         check_range(self, "probability", low=0, high=1)
 
-    def prepare(self, learner: Learner) -> Draws:
+    def prepare(self, learner: LearnerLike) -> Draws:
         """Draw from the run's own generator."""
         return Draws(learner.generator)
 

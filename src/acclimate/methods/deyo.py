@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -33,15 +32,11 @@ from torch import Tensor
 
 from acclimate.methods.sar import EarlyAffine
 from acclimate.methods.views import Draws, sides
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.filters import EntropyMargin
 from acclimate.parts.objectives import CrossEntropy, entropy
 from acclimate.parts.optimizers import SGD
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["DEYO", "ShapeBound", "shuffled_patches"]
 
@@ -89,7 +84,7 @@ class ShapeBound(EntropyMargin):
         check_range(self, "min_difference", low=-1, high=1)
         check_range(self, "patches", low=1)
 
-    def prepare(self, learner: Learner) -> Draws:
+    def prepare(self, learner: LearnerLike) -> Draws:
         """Draw from the run's own generator."""
         return Draws(learner.generator)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -22,16 +21,12 @@ from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops
 from acclimate.models.checkpoints import checkpoints
 from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.selectors import All
 from acclimate.parts.teachers import MovingAverage
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["DINO", "Dino", "DinoHead", "distillation"]
 
@@ -135,7 +130,7 @@ class Dino(Objective):
         for size in ("local_size", "hidden", "bottleneck", "prototypes"):
             check_range(self, size, low=1)
 
-    def prepare(self, learner: Learner) -> DinoState:
+    def prepare(self, learner: LearnerLike) -> DinoState:
         """Build the head on the classifier's input features."""
         classifier = find_classifier(learner.model)[1]
         assert isinstance(classifier.weight, Tensor)

@@ -24,7 +24,6 @@ take the batch's statistics.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -36,12 +35,8 @@ from acclimate.errors import AcclimateError
 from acclimate.methods.eta import ETA
 from acclimate.models import preprocessing_of
 from acclimate.models.device import floating_dtype
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.regularizers import Regularizer
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["EATA", "FisherAnchor"]
 
@@ -53,7 +48,7 @@ class Importance:
     squares: dict[str, Tensor]
     seen: int = 0
 
-    def add(self, learner: Learner, images: Tensor, *, per_image: bool) -> None:
+    def add(self, learner: LearnerLike, images: Tensor, *, per_image: bool) -> None:
         """Count a batch in: how the source's loss on its own labels hangs on the parameters."""
         source = {n: t.detach().clone().requires_grad_() for n, t in learner.source.items()}
         with torch.enable_grad():
@@ -90,7 +85,7 @@ class FisherAnchor(Regularizer):
         check_range(self, "weight", low=0)
         check_range(self, "samples", low=1)
 
-    def prepare(self, learner: Learner) -> Importance:
+    def prepare(self, learner: LearnerLike) -> Importance:
         """Nothing is known of any parameter."""
         if parallel.active():
             raise AcclimateError(
@@ -100,7 +95,7 @@ class FisherAnchor(Regularizer):
             )
         return Importance({name: torch.zeros_like(p) for name, p in learner.learning.items()})
 
-    def start_epoch(self, state: Importance, learner: Learner) -> None:
+    def start_epoch(self, state: Importance, learner: LearnerLike) -> None:
         """Before the first, go through the images where they are given."""
         if self.images is None or state.seen:
             return

@@ -19,19 +19,16 @@ symmetric. A batch of one image has no neighbours, and is answered as the model 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, cdist
 
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, Step, check_range
 from acclimate.parts.normalization import Source
 from acclimate.parts.predictors import Predictor
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.parts.base import Step
 
 __all__ = ["LAME", "Lame", "agreed", "nearest"]
 

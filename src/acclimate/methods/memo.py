@@ -22,23 +22,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.methods.views import Draws, random_crops
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.normalization import Mixture
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.selectors import All
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["MEMO", "MarginalEntropy", "SingleImage", "marginal_entropy", "mixed"]
 
@@ -143,7 +138,7 @@ class MarginalEntropy(Objective):
         check_range(self, "augmentations", low=1)
         check_range(self, "smallest_crop", low=0, high=1, open_low=True)
 
-    def prepare(self, learner: Learner) -> Draws:
+    def prepare(self, learner: LearnerLike) -> Draws:
         """Draw from the run's own generator."""
         return Draws(learner.generator)
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from acclimate.parts.base import check_range
+from acclimate.parts.base import LearnerLike, Step, check_range
 from acclimate.parts.filters import Filter
 from acclimate.parts.objectives import entropy
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["Kept", "Memory", "MemoryState", "most_frequent"]
 
@@ -77,7 +73,7 @@ class Memory(Filter, ABC):
     def admit(self, state: MemoryState, kept: list[Kept], new: Kept, *, classes: int) -> None:
         """Put the new image into the list, in another's place perhaps, or leave it out."""
 
-    def prepare(self, learner: Learner) -> MemoryState:
+    def prepare(self, learner: LearnerLike) -> MemoryState:
         """An empty memory."""
         return MemoryState(learner.generator, _learner=learner)
 

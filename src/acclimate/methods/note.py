@@ -27,21 +27,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from acclimate.methods.memory import Kept, Memory, MemoryState, most_frequent
-from acclimate.parts.base import PARTS, check_range
-from acclimate.parts.normalization import Running, StatisticsControl
+from acclimate.parts.base import PARTS, LearnerLike, check_range
+from acclimate.parts.normalization import Running
 from acclimate.parts.objectives import CrossEntropy
 from acclimate.parts.optimizers import Adam
+from acclimate.parts.statistics import StatisticsControl
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
 
 __all__ = ["NOTE", "InstanceAware", "PredictionBalancedReservoir", "shrunk"]
 
@@ -107,7 +104,7 @@ class InstanceAware(Running):
         super().__post_init__()
         check_range(self, "strength", low=0)
 
-    def prepare(self, learner: Learner) -> InstanceAwareControl:
+    def prepare(self, learner: LearnerLike) -> InstanceAwareControl:
         """Start the estimate at the source."""
         running = super().prepare(learner)
         return InstanceAwareControl(running.layers, running.running, _strength=self.strength)

@@ -13,14 +13,11 @@ source back.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acclimate.methods.eta import ETA
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, Step, check_range
 from acclimate.parts.regularizers import Regularizer, forget
-
-if TYPE_CHECKING:
-    from acclimate.parts.base import Step
 
 __all__ = ["RDUMB", "PeriodicReset"]
 

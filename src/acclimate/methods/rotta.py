@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -34,17 +33,13 @@ from torch import Tensor
 from acclimate.methods.memory import Kept, Memory, MemoryState, most_frequent
 from acclimate.methods.views import Draws, jittered
 from acclimate.models.outputs import Outputs
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.normalization import Running
 from acclimate.parts.objectives import Objective, tempered_cross_entropy
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.predictors import TeacherAnswers
 from acclimate.parts.teachers import MovingAverage, TeacherWeights
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["ROTTA", "AugmentedStudent", "CategoryBalancedMemory", "RobustMovingAverage"]
 
@@ -93,7 +88,7 @@ class CategoryBalancedMemory(Memory):
 class AugmentedStudent(Objective):
     """Cross-entropy of the student, on a strongly augmented view, with the teacher's soft label."""
 
-    def prepare(self, learner: Learner) -> Draws:
+    def prepare(self, learner: LearnerLike) -> Draws:
         """Draw from the run's own generator."""
         return Draws(learner.generator)
 
@@ -119,7 +114,7 @@ class RobustWeights(TeacherWeights):
 class RobustMovingAverage(MovingAverage):
     """A moving average with running statistics of its own, moved when it labels, not by answers."""
 
-    def prepare(self, learner: Learner) -> RobustWeights:
+    def prepare(self, learner: LearnerLike) -> RobustWeights:
         """Start at the student."""
         return RobustWeights(super().prepare(learner).tensors, dict(learner.statistics.running))
 
@@ -135,11 +130,11 @@ class RobustMovingAverage(MovingAverage):
         finally:
             control.running = students
 
-    def take_over(self, state: RobustWeights, learner: Learner) -> None:
+    def take_over(self, state: RobustWeights, learner: LearnerLike) -> None:
         """Write the teacher's weights and statistics into the model."""
         super().take_over(state, learner)
         learner.statistics.running.update(state.statistics)
-        learner.recipe.normalization.export(learner.statistics, learner)
+        learner.parts["normalization"].export(learner.statistics, learner)
 
 
 ROTTA = Recipe(

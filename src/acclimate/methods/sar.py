@@ -27,22 +27,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from acclimate.parts.base import PARTS, Closure, check_range
+from acclimate.parts.base import PARTS, Closure, LearnerLike, Step, check_range
 from acclimate.parts.filters import EntropyMargin
 from acclimate.parts.objectives import CrossEntropy
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.regularizers import Regularizer, forget
 from acclimate.parts.selectors import NormAffine, is_norm
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["SAR", "EarlyAffine", "Recovery", "SharpnessAware", "norm_stages"]
 
@@ -118,7 +114,7 @@ class SharpnessAware(SGD):
         super().__post_init__()
         check_range(self, "rho", low=0)
 
-    def update(self, state: Any, learner: Learner, closure: Closure) -> Tensor:
+    def update(self, state: Any, learner: LearnerLike, closure: Closure) -> Tensor:
         """Two gradients, one move."""
         state.zero_grad(set_to_none=True)
         closure()
@@ -157,7 +153,7 @@ class Recovery(Regularizer):
         check_range(self, "floor", low=0)
         check_range(self, "momentum", low=0, high=1)
 
-    def prepare(self, learner: Learner) -> LossAverage:
+    def prepare(self, learner: LearnerLike) -> LossAverage:
         """No loss yet."""
         return LossAverage()
 

@@ -23,22 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from acclimate.methods.views import Draws, moved
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.predictors import TeacherAnswers
 from acclimate.parts.selectors import All
 from acclimate.parts.teachers import MovingAverage
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["SELF_ENSEMBLING", "Ensembling", "disagreement", "sure", "unevenness"]
 
@@ -94,7 +89,7 @@ class Ensembling(Objective):
         for name in ("weight", "balance", "pixels", "affine"):
             check_range(self, name, low=0)
 
-    def prepare(self, learner: Learner) -> Draws:
+    def prepare(self, learner: LearnerLike) -> Draws:
         """Draw from the run's own generator."""
         return Draws(learner.generator)
 

@@ -18,21 +18,18 @@ its two terms are one and the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate import parallel
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, Step, check_range
 from acclimate.parts.objectives import Objective, entropy
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.selectors import Backbone
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.parts.base import Step
 
 __all__ = ["SHOT_IM", "InformationMaximization", "negative_diversity"]
 

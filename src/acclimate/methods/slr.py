@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -45,15 +45,11 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.sar import EarlyAffine
 from acclimate.models.device import floating_dtype
 from acclimate.parts.adapters import insert_input_adapter, remove_input_adapter
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.regularizers import Regularizer
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["SLR", "Diversity", "InputModule", "InputTransformation", "LikelihoodRatio", "log_odds"]
 
@@ -118,7 +114,7 @@ class Diversity(Regularizer):
         check_range(self, "weight", low=0)
         check_range(self, "momentum", low=0, high=1, open_high=True)
 
-    def prepare(self, learner: Learner) -> ClassShares:
+    def prepare(self, learner: LearnerLike) -> ClassShares:
         """Nothing answered yet."""
         return ClassShares()
 
@@ -218,7 +214,7 @@ class InputModule(EarlyAffine):
         """Put a module in front that changes nothing yet."""
         insert_input_adapter(model, self._fresh(model, generator))
 
-    def prepare(self, learner: Learner) -> InputState:
+    def prepare(self, learner: LearnerLike) -> InputState:
         """Build the module, or go on with the one of an earlier adaptation."""
         found = remove_input_adapter(learner.model)
         module = self._fresh(learner.model, learner.generator) if found is None else found
@@ -235,7 +231,7 @@ class InputModule(EarlyAffine):
         shown: Tensor = functional_call(state.module, dict(weights or {}), (images,))
         return shown
 
-    def export(self, state: InputState, learner: Learner) -> None:
+    def export(self, state: InputState, learner: LearnerLike) -> None:
         """Put the module in front of the plain model."""
         insert_input_adapter(learner.model, state.module)
 

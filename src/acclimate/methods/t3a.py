@@ -19,7 +19,7 @@ set.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -27,15 +27,11 @@ from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
 from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.normalization import Source
 from acclimate.parts.objectives import entropy
 from acclimate.parts.predictors import Predictor
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["T3A", "TemplateAdjustment", "surest"]
 
@@ -85,7 +81,7 @@ class TemplateAdjustment(Predictor):
         check_range(self, "supports", low=1)
 
     @torch.no_grad()
-    def prepare(self, learner: Learner) -> Supports:
+    def prepare(self, learner: LearnerLike) -> Supports:
         """The classifier's own rows."""
         weight, bias = _layer(learner.model)
         rows = weight.detach().flatten(1)
@@ -119,7 +115,7 @@ class TemplateAdjustment(Predictor):
             state.features, state.classes = state.features[kept], state.classes[kept]
             state.entropies = state.entropies[kept]
 
-    def export(self, state: Supports, learner: Learner) -> None:
+    def export(self, state: Supports, learner: LearnerLike) -> None:
         """Write the centroids into the classifier."""
         name = find_classifier(learner.model)[0]
         prefix = f"{name}." if name else ""

@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -38,16 +37,12 @@ from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops, sides
 from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import PARTS, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.normalization import Source
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.selectors import Backbone
 from acclimate.recipe import Recipe
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["QUARTERS", "TTT", "Rotation", "turned"]
 
@@ -110,7 +105,7 @@ class Rotation(Objective):
             )
         _trained_head(self.head, model)
 
-    def prepare(self, learner: Learner) -> RotationState:
+    def prepare(self, learner: LearnerLike) -> RotationState:
         """Read the head."""
         assert self.head is not None
         like = next(learner.model.parameters())

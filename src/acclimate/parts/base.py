@@ -10,19 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
 from acclimate.models.outputs import Outputs
-from acclimate.registry import Registry
+from acclimate.parts.statistics import StatisticsControl
+from acclimate.registry import Registry, find_object
 
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-
-__all__ = ["PARTS", "Closure", "Need", "Part", "Step", "check_range", "known_parts", "part_kind"]
+__all__ = [
+    "PARTS",
+    "Closure",
+    "LearnerLike",
+    "Need",
+    "Part",
+    "Step",
+    "check_range",
+    "part_class",
+    "part_kind",
+]
 
 Need = Literal["features"]
 Closure = Callable[[], Tensor]
@@ -48,7 +56,7 @@ class Part:
     def check(self, model: nn.Module) -> None:
         """Refuse a model this part cannot work with (an AcclimateError with the reason)."""
 
-    def prepare(self, learner: Learner) -> Any:
+    def prepare(self, learner: LearnerLike) -> Any:
         """Before the first step: look at the model, build the state."""
         return None
 
@@ -56,7 +64,7 @@ class Part:
         """Parameters of the state that learn beside the model's (a projection head)."""
         return {}
 
-    def start_epoch(self, state: Any, learner: Learner) -> None:
+    def start_epoch(self, state: Any, learner: LearnerLike) -> None:
         """Before the first batch of every epoch."""
 
     def collect(self, state: Any, images: Tensor) -> Tensor:
@@ -79,7 +87,7 @@ class Part:
         """A term of the loss: one value per image, or a scalar."""
         return None
 
-    def update(self, state: Any, learner: Learner, closure: Closure) -> Tensor | None:
+    def update(self, state: Any, learner: LearnerLike, closure: Closure) -> Tensor | None:
         """Move the parameters (asked of the optimiser); each ``closure()`` takes gradients anew."""
         return None
 
@@ -90,7 +98,7 @@ class Part:
         """The answer in place of the student's logits."""
         return None
 
-    def export(self, state: Any, learner: Learner) -> None:
+    def export(self, state: Any, learner: LearnerLike) -> None:
         """When the plain model is handed back: write what it needs into it, or refuse."""
 
 
@@ -109,25 +117,33 @@ PARTS: dict[str, Registry[type[Part]]] = {
 }
 
 
-def known_parts(slot: str) -> Registry[type[Part]]:
-    """Everything that fits into a slot, the parts that the methods bring included.
+def part_class(slot: str, kind: str) -> type[Part]:
+    """The class of a part by its registered name, or as ``py:module:Class``.
 
-    >>> "sam" in known_parts("optimizer")
-    True
+    >>> part_class("teacher", "epoch").__name__
+    'Epoch'
+    >>> part_class("teacher", "py:acclimate.parts.teachers:Epoch").__name__
+    'Epoch'
     """
-    import_module("acclimate.methods")  # registers them; it imports this module, hence so late
-    return PARTS[slot]
+    prefix, _, reference = kind.partition(":")
+    if prefix != "py" or not reference:
+        return PARTS[slot][kind]
+    if "<locals>" in reference:
+        raise AcclimateError(
+            f"{kind} is defined inside a function, from where it cannot be imported; "
+            "define it at the top level of a module"
+        )
+    found = find_object(reference, what="class")
+    if isinstance(found, type) and issubclass(found, Part):
+        return found
+    raise AcclimateError(f"expected {kind} to be a subclass of acclimate.parts.Part, got {found!r}")
 
 
 def part_kind(slot: str, part: Part) -> str:
-    """The registered name of a part."""
-    for name in PARTS[slot]:
-        if PARTS[slot][name] is type(part):
-            return name
-    raise AcclimateError(
-        f"{type(part).__name__} is not registered as a {slot}; "
-        f"decorate the class with @PARTS[{slot!r}].register('name')"
-    )
+    """The registered name of a part, or ``py:module:Class``; :func:`part_class` reads both."""
+    cls = type(part)
+    names = (name for name in PARTS[slot] if PARTS[slot][name] is cls)
+    return next(names, f"py:{cls.__module__}:{cls.__qualname__}")
 
 
 def check_range(
@@ -158,6 +174,44 @@ def check_range(
         raise AcclimateError(f"expected {name} {lower}{upper}, got {value!r}")
 
 
+class LearnerLike(Protocol):
+    """What a part may read and do of the learner that runs it."""
+
+    model: nn.Module
+    batch_size: int
+    lr: float
+    generator: torch.Generator
+    steps: int
+    backwards: int
+    parts: dict[str, Part]
+    states: dict[str, Any]
+    learning: dict[str, nn.Parameter]
+    """The parameters that learn, by name; those of a part are named ``slot:name``."""
+    source: dict[str, Tensor]
+    """Their values in the source model."""
+
+    @property
+    def statistics(self) -> StatisticsControl:
+        """The batch-norm statistics of the model."""
+
+    def forward(
+        self, images: Tensor, *, weights: Mapping[str, Tensor] | None = None, learning: bool = True
+    ) -> Outputs:
+        """One forward pass with the recipe's statistics, the student's weights or those given."""
+
+    def source_forward(self, images: Tensor) -> Outputs:
+        """The unadapted model: source parameters, source statistics."""
+
+    def teacher_forward(self, step: Step, images: Tensor) -> Outputs:
+        """A forward pass of the recipe's teacher."""
+
+    def restore_source(self) -> None:
+        """Put the source's parameters back."""
+
+    def overwrite(self, name: str, value: Tensor) -> None:
+        """Write a parameter of the plain model, for a part's ``export``."""
+
+
 class Step:
     """A batch and what the student, the teacher and the source say about it.
 
@@ -168,7 +222,7 @@ class Step:
 
     def __init__(
         self,
-        learner: Learner,
+        learner: LearnerLike,
         images: Tensor,
         *,
         views: Sequence[Tensor] | None = None,

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate import parallel
-from acclimate.parts.base import PARTS, Part, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Part, Step, check_range
 from acclimate.parts.objectives import entropy
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
 
 __all__ = ["Confidence", "EntropyMargin", "Everything", "Filter", "ReliableDiverse"]
 
@@ -101,7 +97,7 @@ class ReliableDiverse(EntropyMargin):
         check_range(self, "max_similarity", low=0, high=1)
         check_range(self, "momentum", low=0, high=1)
 
-    def prepare(self, learner: Learner) -> MeanAnswer:
+    def prepare(self, learner: LearnerLike) -> MeanAnswer:
         """Nothing seen yet."""
         return MeanAnswer()
 

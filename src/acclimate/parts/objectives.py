@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acclimate.parts.base import PARTS, Part, check_range
-
-if TYPE_CHECKING:
-    from acclimate.parts.base import Step
+from acclimate.parts.base import PARTS, Part, Step, check_range
 
 __all__ = [
     "CrossEntropy",

@@ -5,16 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
-from acclimate.parts.base import PARTS, Closure, Part, check_range
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
+from acclimate.parts.base import PARTS, Closure, LearnerLike, Part, check_range
 
 __all__ = ["SGD", "Adam", "Optimizer"]
 
@@ -38,11 +35,11 @@ class Optimizer(Part, ABC):
     def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
         """The torch optimiser over these parameters."""
 
-    def prepare(self, learner: Learner) -> torch.optim.Optimizer:
+    def prepare(self, learner: LearnerLike) -> torch.optim.Optimizer:
         """Build the torch optimiser over all that learns."""
         return self.build(learner.learning.values(), lr=learner.lr)
 
-    def update(self, state: Any, learner: Learner, closure: Closure) -> Tensor:
+    def update(self, state: Any, learner: LearnerLike, closure: Closure) -> Tensor:
         """One gradient, one move."""
         state.zero_grad(set_to_none=True)
         loss = closure()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
-from acclimate.parts.base import PARTS, Part
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
+from acclimate.parts.base import PARTS, LearnerLike, Part, Step
+from acclimate.parts.teachers import Teacher
 
 __all__ = ["Predictor", "Student", "TeacherAnswers"]
 
@@ -41,11 +38,11 @@ class Student(Predictor):
 class TeacherAnswers(Predictor):
     """The teacher, which is also the model that is handed back."""
 
-    def prepare(self, learner: Learner) -> None:
+    def prepare(self, learner: LearnerLike) -> None:
         """Refuse a recipe that has no teacher to ask."""
         if "teacher" not in learner.states:
             raise AcclimateError(
-                f"recipe {learner.recipe.name!r} learns nothing, so it has no teacher to answer; "
+                "the recipe learns nothing, so it has no teacher to predict with; "
                 "choose predictor=student"
             )
 
@@ -53,6 +50,8 @@ class TeacherAnswers(Predictor):
         """The teacher's logits."""
         return step.teacher.logits
 
-    def export(self, state: Any, learner: Learner) -> None:
+    def export(self, state: Any, learner: LearnerLike) -> None:
         """Put the teacher in the student's place."""
-        learner.recipe.teacher.take_over(learner.states["teacher"], learner)
+        teacher = learner.parts["teacher"]
+        assert isinstance(teacher, Teacher)
+        teacher.take_over(learner.states["teacher"], learner)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from acclimate.parts.base import PARTS, Part
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
+from acclimate.parts.base import PARTS, LearnerLike, Part
 
 __all__ = ["NoRegularizer", "Regularizer", "forget"]
 
@@ -26,7 +22,7 @@ class NoRegularizer(Regularizer):
     steady = True
 
 
-def forget(learner: Learner) -> None:
+def forget(learner: LearnerLike) -> None:
     """Back to the source: parameters, the optimiser's moments, and what was remembered for them."""
     learner.restore_source()
     learner.states["optimizer"].state.clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -12,10 +11,7 @@ from torch import nn
 from acclimate.errors import AcclimateError
 from acclimate.models.outputs import find_classifier
 from acclimate.parts.adapters import insert_adapters, transformer_sublayers
-from acclimate.parts.base import PARTS, Part, check_range
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
+from acclimate.parts.base import PARTS, LearnerLike, Part, check_range
 
 __all__ = [
     "Adapters",
@@ -174,7 +170,7 @@ class Adapters(Selector):
         """Put the bottlenecks in; they start as the identity."""
         insert_adapters(model, width=self.width, generator=generator)
 
-    def prepare(self, learner: Learner) -> None:
+    def prepare(self, learner: LearnerLike) -> None:
         """Put them in before anything is selected."""
         self.extend(learner.model, learner.generator)
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from acclimate.models.outputs import Outputs
-from acclimate.parts.base import PARTS, Part, check_range
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.parts.base import Step
+from acclimate.parts.base import PARTS, LearnerLike, Part, Step, check_range
 
 __all__ = ["Epoch", "Frozen", "Instant", "MovingAverage", "Teacher", "TeacherWeights"]
 
@@ -36,7 +32,7 @@ class Teacher(Part):
             return step.learner.forward(images, weights=state.tensors, learning=False)
 
     @torch.no_grad()
-    def take_over(self, state: Any, learner: Learner) -> None:
+    def take_over(self, state: Any, learner: LearnerLike) -> None:
         """Write the teacher into the model, in the student's place."""
         for name, parameter in learner.learning.items():
             parameter.copy_(state.tensors[name])
@@ -53,7 +49,7 @@ class Instant(Teacher):
         """The student's own answer."""
         return step.student_of(images)
 
-    def take_over(self, state: Any, learner: Learner) -> None:
+    def take_over(self, state: Any, learner: LearnerLike) -> None:
         """Teacher and student are one."""
 
 
@@ -64,7 +60,7 @@ class Frozen(Teacher):
 
     steady = True
 
-    def prepare(self, learner: Learner) -> TeacherWeights:
+    def prepare(self, learner: LearnerLike) -> TeacherWeights:
         """Remember where the student started."""
         return TeacherWeights({name: p.detach().clone() for name, p in learner.learning.items()})
 
@@ -76,7 +72,7 @@ class Epoch(Frozen):
 
     steady = True
 
-    def start_epoch(self, state: TeacherWeights, learner: Learner) -> None:
+    def start_epoch(self, state: TeacherWeights, learner: LearnerLike) -> None:
         """Catch up with the student."""
         for name, parameter in learner.learning.items():
             state.tensors[name].copy_(parameter.detach())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,9 +73,10 @@ def test_data_sets_are_listed_by_wildcard_and_found_by_name(requests):
         find_dataset("shiftd")
 
 
-def test_a_name_is_taken_once(requests):
-    with pytest.raises(AcclimateError, match="registered already"):
-        register_dataset(find_dataset("plain"))
+def test_a_name_that_is_registered_again_is_replaced(requests):
+    with pytest.warns(AcclimateWarning, match="was registered before"):
+        register_dataset(replace(find_dataset("plain"), title="Plainer"))
+    assert find_dataset("plain").title == "Plainer"
 
 
 def test_what_is_not_held_out_is_for_testing(requests):
