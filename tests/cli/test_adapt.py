@@ -103,7 +103,7 @@ def test_without_labels_there_is_a_verdict_and_no_error(tmp_path, capfd):
 def test_a_summary_for_people_and_the_files(tmp_path, capfd):
     images = write_npz(tmp_path / "blurred.npz", labels=LABELS)
     out = tmp_path / "out"
-    options = ["--recipe", "ent", "--set", "epochs=2", "--set", "optimizer.lr=0.01"]
+    options = ["--recipe", "ent", "--epochs", "2", "--lr", "0.01"]
     assert call("--model", "acclimate:digits", "--images", images, "--out", out, *options) == 0
     printed = capfd.readouterr().out
     for said in (
@@ -122,7 +122,8 @@ def test_a_summary_for_people_and_the_files(tmp_path, capfd):
     ]  # fmt: skip
     rows = list(csv.DictReader((out / "predictions.csv").open()))
     assert len(rows) == 200
-    assert json.loads((out / "summary.json").read_text())["recipe"]["epochs"] == 2
+    recipe = json.loads((out / "summary.json").read_text())["recipe"]
+    assert (recipe["epochs"], recipe["optimizer"]["lr"]) == (2, 0.01)
 
 
 def test_the_state_that_was_kept_is_named(tmp_path, capfd):

@@ -37,6 +37,8 @@ def here(tmp_path, monkeypatch):
         ("{ok} --set epochs=many", "epochs: expected int, got 'many'"),
         ("{ok} --set epochs", "expected part.option=value (optimizer.lr=1e-3), got 'epochs'"),
         ("{ok} --set objective.q=2", "expected q"),
+        ("{ok} --lr fast", "optimizer.lr: expected float | None, got 'fast'"),
+        ("{ok} --epochs 2 --set epochs=3", "--epochs 2 and --set epochs=3 set the same option"),
         ("{ok} --set teacher=epok", "did you mean 'epoch'?"),
         ("{ok} --recipe bn --batch-size 1", "one image has no batch statistics"),
         ("{ok} --batch-size 0", "expected batch_size >= 1, got 0"),

@@ -125,7 +125,7 @@ def test_one_failed_job_does_not_stop_the_others(capfd):
         ("--recipes entt", "did you mean 'ent'"),
         ("--shifts cifar/fgo", "fgo"),
         ("--set epochs", "expected part.option=value"),
-        ("--set rpl:epochs=2", "which the plan has not"),
+        ("--set rpl:epochs=2", "which is not in the plan"),
         ("--set optimizer.lrr=2 --recipes ent", "lrr"),
         ("--root elsewhere", "for all"),
         ("--root mnist=elsewhere", "nothing is there"),
@@ -257,7 +257,23 @@ def test_an_interrupt_says_how_to_go_on():
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: to all of them
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on from there" in err
+    assert "from where the same command resumes" in err
     assert "Traceback" not in err
     assert left_in_group(process.pid) == []
     assert 1 <= len(Store("sweep.db").done_keys()) < len(many)
+
+
+def test_short_forms_of_set(capfd):
+    words = ["--recipes", "none", "ent", "--dry-run", "--json"]
+    assert bench(*words, "--lr", "1e-3,1e-4", "--epochs", "2") == 0
+    record = json.loads(capfd.readouterr().out)
+    assert [job.get("options") for job in record["first"]] == [
+        None,
+        {"epochs": 2, "optimizer.lr": 0.001},
+        {"epochs": 2, "optimizer.lr": 0.0001},
+    ]
+    assert bench(*words, "--epochs", "2", "--set", "ent:epochs=3") == 0
+    (_, job) = json.loads(capfd.readouterr().out)["first"]
+    assert job["options"]["epochs"] == 3
+    assert bench(*words, "--lr", "1e-3", "--set", "optimizer.lr=1") == 2
+    assert "--lr 1e-3 and --set optimizer.lr=1 set the same option" in capfd.readouterr().err

@@ -171,7 +171,9 @@ def test_what_is_searched_where_nobody_says(capfd):
     assert record["first"][0]["options"] == {"epochs": 5, "optimizer.lr": 0.0001}
     words = ["--models", MODEL, "--datasets", "mnist", "--recipes", "ent", "rpl", "bn"]
     record = planned(capfd, *words, "--set", "ent:optimizer.lr=0.1")
-    assert record["jobs"] == (1 + 4 + 1) * 4 * 5  # one rate was said, and bn has none
+    assert record["jobs"] == (1 + 4 + 1) * 4 * 5  # one rate is given, and bn has none
+    record = planned(capfd, *words, "--lr", "0.1,0.2")
+    assert record["jobs"] == (2 + 2 + 1) * 4 * 5
 
 
 def test_wilds_chooses_on_its_validation_split(capfd):
@@ -210,9 +212,10 @@ def test_leaving_each_domain_out(capfd):
         ("--selection oracle", "expected test data with --selection oracle, got hold-out images"),
         ("--leave-one-out --select label-free", "expected one way to choose"),
         ("--epochs 0", "expected epochs >= 1"),
-        ("--set epochs=1,3", "expected --epochs 3, got --set epochs=1,3: one run tells of all"),
+        ("--set epochs=1,3", "expected --epochs 3, got --set epochs=1,3: one run covers all"),
         ("--set optimizer.lr=1 --set optimizer.lr=2", "expected --set optimizer.lr once"),
         ("--seeds 99999999999999999999", "expected seed < 2^63"),
+        ("--lr 1 --set optimizer.lr=2", "--lr 1 and --set optimizer.lr=2 set the same option"),
     ],
 )
 def test_mistakes(words, said, capfd):

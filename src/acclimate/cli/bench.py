@@ -23,7 +23,6 @@ from acclimate.text import Score
 if TYPE_CHECKING:
     from acclimate.bench import Job, Store
     from acclimate.bench import Table as ResultTable
-    from acclimate.bench.sweep import Outcome
 
 __all__ = ["add_parser"]
 
@@ -80,22 +79,37 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of a plan, and print the mean errors."""
-    from acclimate.cli.bench_plan import jobs_and_marks, plan_of
-    from acclimate.cli.sweep import INTERRUPTED, OK, SOME_FAILED, dry_run, sweep_plan
+    from acclimate.bench.choices import chosen_jobs, read_choices
+    from acclimate.cli import sweep
 
-    plan = plan_of(args)
-    jobs, marks = jobs_and_marks(plan, args)
+    plan = sweep.plan_of(args)
+    jobs, marks = plan.jobs(), []
+    if args.choice:
+        choices = read_choices(*args.choice)
+        jobs, marks = chosen_jobs(jobs, choices), choices.marks
     if args.dry_run:
-        return dry_run(jobs, args)
-    store, outcome = sweep_plan(plan, jobs, args)
+        return sweep.dry_run(jobs, args)
+    store, outcome = sweep.sweep_plan(plan, jobs, args)
     if outcome is None:
-        return INTERRUPTED
+        return sweep.INTERRUPTED
     shown = _errors(jobs, store)
     if args.json:
-        print(json.dumps({**_plain(outcome, shown, args), "marks": marks}))
+        record = {
+            "store": args.store,
+            "done": outcome.done,
+            "skipped": outcome.skipped,
+            "failed": sweep.plain_failures(outcome),
+            "remarks": list(outcome.remarks),
+            "table": None if shown is None else shown.to_dict(),
+            "marks": marks,
+        }
+        print(json.dumps(record))
     else:
-        print(_text(outcome, shown, marks, args))
-    return SOME_FAILED if outcome.failed else OK
+        some = "some options" if len(args.choice) > 1 else "options"
+        lines = [] if shown is None else [_text(shown), ""]
+        lines += [f"{some} of {', '.join(args.choice)}, {mark}" for mark in marks]
+        print("\n".join([*lines, *sweep.failures(outcome, args)]))
+    return sweep.SOME_FAILED if outcome.failed else sweep.OK
 
 
 def _errors(jobs: Sequence[Job], store: Store) -> ResultTable | None:
@@ -110,34 +124,12 @@ def _errors(jobs: Sequence[Job], store: Store) -> ResultTable | None:
     return pivot(Frame(columns=columns, rows=rows)) if rows else None
 
 
-def _plain(outcome: Outcome, shown: ResultTable | None, args: argparse.Namespace) -> dict[str, Any]:
-    from acclimate.cli.sweep import plain_failures
-
-    return {
-        "store": args.store,
-        "done": outcome.done,
-        "skipped": outcome.skipped,
-        "failed": plain_failures(outcome),
-        "remarks": list(outcome.remarks),
-        "table": None if shown is None else shown.to_dict(),
-    }
-
-
-def _text(
-    outcome: Outcome, shown: ResultTable | None, marks: Sequence[str], args: argparse.Namespace
-) -> str:
-    from acclimate.cli.sweep import failures
-
-    lines = []
-    if shown is not None:
-        rows = []
-        for key in shown.row_keys:
-            cell = shown.cell(key)
-            images = "-" if cell.images is None else f"{cell.images:,}"
-            words = map(dimension_word, shown.rows, key)
-            rows.append([*words, cell.text(shown.digits), str(cell.seeds), images])
-        header = [*shown.rows, "error %", "seeds", "images"]
-        lines = [f"mean {shown.title}", Table(rows, header=header).text(), ""]
-    some = "some options" if len(args.choice) > 1 else "options"
-    lines += [f"{some} of {', '.join(args.choice)}, {mark}" for mark in marks]
-    return "\n".join([*lines, *failures(outcome, args)])
+def _text(shown: ResultTable) -> str:
+    rows = []
+    for key in shown.row_keys:
+        cell = shown.cell(key)
+        images = "-" if cell.images is None else f"{cell.images:,}"
+        words = map(dimension_word, shown.rows, key)
+        rows.append([*words, cell.text(shown.digits), str(cell.seeds), images])
+    header = [*shown.rows, "error %", "seeds", "images"]
+    return f"mean {shown.title}\n{Table(rows, header=header).text()}"

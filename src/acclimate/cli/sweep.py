@@ -1,4 +1,4 @@
-"""What commands that run many jobs into a store have in common."""
+"""What bench, tune and reproduce share: a plan from options, and its jobs run into a store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from acclimate.bench.engines import Engine, InlineEngine, ProcessEngine, WorkerS
 from acclimate.bench.engines.processes import gpus
 from acclimate.bench.job import STATIONARY
 from acclimate.bench.sweep import Outcome, run_jobs
+from acclimate.cli.options import assignments
 from acclimate.cli.processes import refuse_launched
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
@@ -25,95 +27,143 @@ __all__ = [
     "INTERRUPTED",
     "OK",
     "SOME_FAILED",
-    "cluster_engine",
     "dry_run",
     "engine_of",
     "failures",
     "plain_failures",
-    "refuse_cluster_options",
+    "plan_of",
     "sweep",
     "sweep_plan",
 ]
 
-_RAY, _SLURM = (
-    ("address", "cpus_per_job", "gpus_per_job"),
-    ("slurm", "cpus_per_job", "gpus_per_job"),
-)
+OK, SOME_FAILED, INTERRUPTED = 0, 1, 130
+_JOBS_SHOWN = 5
+_FAILED_SHOWN = 10
+_IN_PLANS = (
+    "models", "datasets", "shifts", "recipes", "seeds", "images", "split", "forgetting", "settings",
+)  # fmt: skip
+_CLUSTERS = {
+    "address": ("ray",),
+    "cpus_per_job": ("ray", "slurm"),
+    "gpus_per_job": ("ray", "slurm"),
+    "slurm": ("slurm",),
+}
+"""The options that only engines for clusters have."""
 
 
-def cluster_engine(settings: WorkerSettings, args: argparse.Namespace) -> Engine:
-    """Ray's or SLURM's."""
-    _refuse(args, _RAY if args.engine == "ray" else _SLURM)
-    cpus = 1.0 if args.cpus_per_job is None else args.cpus_per_job
-    # Other machines have other working folders.
-    roots = {name: str(Path(r).expanduser().absolute()) for name, r in settings.roots.items()}
-    settings = WorkerSettings(**{**vars(settings), "roots": roots})
-    if args.engine == "ray":
-        from acclimate.bench.engines.ray_engine import RayEngine
+def plan_of(args: argparse.Namespace) -> Plan:
+    """The plan of a file, changed by the options, or of the options alone; checked."""
+    given: dict[str, Any] = {
+        name: getattr(args, name) for name in _IN_PLANS if getattr(args, name, None) is not None
+    }
+    if args.plan is not None:
+        plan = _narrowed(Plan.from_yaml(args.plan), given)
+    elif "models" in given and "datasets" in given:
+        plan = Plan(**given)
+    else:
+        raise AcclimateError("expected --models and --datasets, or --plan with them")
+    options = dict(plan.options)
+    for key, value in _grid(assignments(args), plan.recipes).items():
+        below = options.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):  # both for one recipe
+            value = {**below, **value}
+        options[key] = value
+    plan = replace(
+        plan,
+        options=options,
+        roots={**plan.roots, **_by_name(args.root, plan.datasets, what="--root")},
+        weights={**plan.weights, **_by_name(args.weights, plan.models, what="--weights")},
+    )
+    plan.check()
+    return plan
 
-        return RayEngine(
-            settings,
-            address=args.address,
-            workers=args.workers,
-            cpus_per_job=cpus,
-            gpus_per_job=args.gpus_per_job,
-        )
-    from acclimate.bench.engines.slurm import SlurmEngine
 
-    gpus = 0.0 if args.gpus_per_job is None else args.gpus_per_job
-    for option, value, least in (("--cpus-per-job", cpus, 1), ("--gpus-per-job", gpus, 0)):
-        if value < least or not float(value).is_integer():
-            raise AcclimateError(
-                f"--engine slurm: expected a whole number {option} >= {least}, got {value:g}"
-            )
-    parameters = {"cpus_per_task": int(cpus), "gpus_per_node": int(gpus)}
-    named = dict(map(_pair, args.slurm))
-    # Asked for by name: submitit would take processes of this machine where it finds no SLURM.
-    cluster = named.pop("cluster", "slurm")
-    return SlurmEngine(
-        settings,
-        folder=Path(f"{args.store}-tasks").absolute(),  # beside the store, where all nodes see it
-        workers=1 if args.workers is None else args.workers,
-        parameters={**parameters, **named},
-        cluster=cluster,
+def _narrowed(plan: Plan, given: Mapping[str, Any]) -> Plan:
+    """A file's plan with the options, without its entries for what the options leave out."""
+    left = replace(plan, **given)
+    gone = {*plan.recipes, *plan.datasets, *plan.models}
+    gone -= {*left.recipes, *left.datasets, *left.models}
+
+    def without(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name not in gone}
+
+    return replace(
+        left,
+        shifts=without(left.shifts) if isinstance(left.shifts, Mapping) else left.shifts,
+        options=without(plan.options),
+        roots=without(plan.roots),
+        weights=without(plan.weights),
     )
 
 
-def refuse_cluster_options(args: argparse.Namespace) -> None:
-    """Options of clusters mean nothing to the other engines."""
-    _refuse(args, ())
+def _grid(words: Sequence[str], recipes: Sequence[str]) -> dict[str, Any]:
+    """``optimizer.lr=1e-3,1e-4`` and ``ent:epochs=1,5`` as a grid.
+
+    >>> _grid(["optimizer.lr=1e-3,1e-4", "ent:epochs=1"], ["ent"])
+    {'optimizer.lr': ['1e-3', '1e-4'], 'ent': {'epochs': ['1']}}
+    """
+    grid: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        # The name of a recipe may have colons, as py:module:function does.
+        recipe, colon, option = key.rpartition(":")
+        values = [each.strip() for each in value.split(",")]
+        if not (option.strip() and equals and all(values)):
+            raise AcclimateError(
+                f"expected part.option=value (optimizer.lr=1e-3, or 1e-3,1e-4 for both), got "
+                f"{word!r}"
+            )
+        if colon and recipe not in recipes:
+            raise AcclimateError(
+                f"--set {word} is for the recipe {recipe!r}, which is not in the plan: expected "
+                f"one of {', '.join(recipes)}"
+            )
+        place = grid.setdefault(recipe, {}) if colon else grid
+        if option.strip() in place:
+            raise AcclimateError(
+                f"expected --set {key.strip()} once, got it again as {word!r}; for several values "
+                f"type --set {key.strip()}=1,2"
+            )
+        place[option.strip()] = values
+    return grid
 
 
-def _refuse(args: argparse.Namespace, allowed: tuple[str, ...]) -> None:
-    for name in ("address", "cpus_per_job", "gpus_per_job", "slurm"):
-        if getattr(args, name) not in (None, []) and name not in allowed:
-            option = "--" + name.replace("_", "-")
-            engine = "slurm" if name == "slurm" else "ray"
-            got = "no --engine" if args.engine is None else f"--engine {args.engine}"
-            raise AcclimateError(f"{option} is for --engine {engine}, got {got}")
+def _by_name(words: Sequence[str], names: Sequence[str], *, what: str) -> dict[str, str]:
+    """``NAME=PATH`` for one, ``PATH`` for all that have none of their own.
 
-
-def _pair(word: str) -> tuple[str, Any]:
-    name, equals, value = word.partition("=")
-    if not (name and equals and value):
-        raise AcclimateError(f"expected --slurm NAME=VALUE, such as timeout_min=240, got {word!r}")
-    for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
-            continue
-    return name, value
-
-
-OK, SOME_FAILED, INTERRUPTED = 0, 1, 130
-_FIRST = 5
-_FAILED = 10
+    >>> _by_name(["data", "mnist=digits"], ["mnist", "cifar10"], what="--root")
+    {'mnist': 'digits', 'cifar10': 'data'}
+    """
+    found: dict[str, str] = {}
+    general: str | None = None
+    for word in words:
+        name, equals, path = word.partition("=")
+        if equals and name in names:
+            found[name] = path
+        elif equals and not Path(word).expanduser().exists():  # = may be part of a path
+            raise AcclimateError(
+                f"expected {what} NAME=PATH with one of {', '.join(names)}, got {word}"
+            )
+        elif general is None:
+            general = word
+        else:
+            raise AcclimateError(
+                f"expected {what} NAME=PATH for each of {', '.join(names)}, got {general} and "
+                f"{word} for all"
+            )
+    if general is not None:
+        if what == "--weights" and len(names) > 1:
+            raise AcclimateError(
+                f"expected --weights MODEL=FILE, one of {', '.join(names)}, got {general!r}"
+            )
+        found |= {name: general for name in names if name not in found}
+    return found
 
 
 def sweep_plan(
     plan: Plan, jobs: Sequence[Job], args: argparse.Namespace
 ) -> tuple[Store, Outcome | None]:
-    """Run what is missing of a plan's jobs; a store is made once nothing is left to refuse."""
+    """Run what is missing of a plan's jobs; a store is made only after all checks."""
     done = _done(jobs, args)
     for dataset in dict.fromkeys(job.dataset for job in jobs if job.key not in done):
         hand = DataAtHand(roots={dataset: str(plan.root(dataset))}, incomplete=args.incomplete)
@@ -128,27 +178,31 @@ def sweep_plan(
 def sweep(
     jobs: Sequence[Job], store: Store, engine: Engine, args: argparse.Namespace
 ) -> Outcome | None:
-    """Run what is missing; None where a key stopped it."""
+    """Run what is missing; None where Ctrl-C stopped it."""
     try:
         with redirect_stdout(sys.stderr) if args.json else nullcontext():
             return run_jobs(jobs, store, engine, progress=not args.quiet)
     except KeyboardInterrupt:
         kept = counted(len(store.has(job.key for job in jobs)), "result")
         print(
-            f"acclimate: interrupted; {kept} in {args.store}, and the same command goes on from "
-            "there",
+            f"acclimate: interrupted; {kept} in {args.store}, from where the same command resumes",
             file=sys.stderr,
         )
         return None
 
 
 def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
-    """Where the options say that jobs run; asked before a store is made, which it may refuse."""
+    """Where jobs run; asked for before a store is made, since options may be refused."""
     refuse_launched("--engine processes --workers N")
+    for name, engines in _CLUSTERS.items():
+        if getattr(args, name) not in (None, []) and args.engine not in engines:
+            got = "no --engine" if args.engine is None else f"--engine {args.engine}"
+            option = name.replace("_", "-")
+            raise AcclimateError(f"--{option} is for --engine {' or '.join(engines)}, got {got}")
     if args.engine == "inline" and (args.workers or 1) > 1:
         raise AcclimateError(
-            f"expected one worker for --engine inline, got --workers {args.workers}; "
-            "--engine processes has several"
+            f"expected one worker for --engine inline, got --workers {args.workers}; for several, "
+            f"type --engine processes --workers {args.workers}"
         )
     settings = WorkerSettings(
         roots=dict(roots),
@@ -159,29 +213,84 @@ def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
         progress=not args.quiet,
     )
     if args.engine in ("ray", "slurm"):
-        return cluster_engine(settings, args)
-    refuse_cluster_options(args)
+        # Other machines have other working folders.
+        there = {name: str(Path(root).expanduser().absolute()) for name, root in roots.items()}
+        settings = replace(settings, roots=there)
+        return _ray(settings, args) if args.engine == "ray" else _slurm(settings, args)
     several = args.workers is not None or (args.device in (None, "cuda") and gpus() > 1)
     if args.engine == "processes" or (args.engine is None and several and args.workers != 1):
         return ProcessEngine(settings, workers=args.workers)
     return InlineEngine(settings)
 
 
+def _ray(settings: WorkerSettings, args: argparse.Namespace) -> Engine:
+    from acclimate.bench.engines.ray_engine import RayEngine
+
+    return RayEngine(
+        settings,
+        address=args.address,
+        workers=args.workers,
+        cpus_per_job=1.0 if args.cpus_per_job is None else args.cpus_per_job,
+        gpus_per_job=args.gpus_per_job,
+    )
+
+
+def _slurm(settings: WorkerSettings, args: argparse.Namespace) -> Engine:
+    from acclimate.bench.engines.slurm import SlurmEngine
+
+    counts = {}
+    for name, usual, least in (("cpus_per_job", 1, 1), ("gpus_per_job", 0, 0)):
+        value = getattr(args, name)
+        value = float(usual if value is None else value)
+        if value < least or not value.is_integer():
+            option = name.replace("_", "-")
+            raise AcclimateError(
+                f"--engine slurm: expected a whole number --{option} >= {least}, got {value:g}"
+            )
+        counts[name] = int(value)
+    named = dict(map(_pair, args.slurm))
+    # Asked for by name: submitit would take processes of this machine where it finds no SLURM.
+    cluster = named.pop("cluster", "slurm")
+    return SlurmEngine(
+        settings,
+        folder=Path(f"{args.store}-tasks").absolute(),  # beside the store, where all nodes see it
+        workers=1 if args.workers is None else args.workers,
+        parameters={
+            "cpus_per_task": counts["cpus_per_job"],
+            "gpus_per_node": counts["gpus_per_job"],
+            **named,
+        },
+        cluster=cluster,
+    )
+
+
+def _pair(word: str) -> tuple[str, Any]:
+    name, equals, value = word.partition("=")
+    if not (name and equals and value):
+        raise AcclimateError(f"expected --slurm NAME=VALUE, such as timeout_min=240, got {word!r}")
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value
+
+
 def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
-    """Say how many jobs there are, how many are done, and what the next ones are."""
+    """Print how many jobs there are, how many are done, and what the next ones are."""
     done = _done(jobs, args)
     todo = [job for job in jobs if job.key not in done]
     if args.json:
-        first = [job.to_dict() for job in todo[:_FIRST]]
+        first = [job.to_dict() for job in todo[:_JOBS_SHOWN]]
         print(json.dumps({"jobs": len(jobs), "done": len(done), "first": first}))
         return OK
     print(f"{len(jobs):,} jobs, {len(done):,} of them done, {len(todo):,} to run")
     if todo:
-        words = list(map(_job_words, todo[:_FIRST]))
+        words = list(map(_job_words, todo[:_JOBS_SHOWN]))
         names = [n for n in words[0] if n != "setting" or any(job.setting for job in jobs)]
         print(Table([[each[name] for name in names] for each in words], header=names).text())
-    if len(todo) > _FIRST:
-        print(f"… and {len(todo) - _FIRST:,} more")
+    if len(todo) > _JOBS_SHOWN:
+        print(f"… and {len(todo) - _JOBS_SHOWN:,} more")
     return OK
 
 
@@ -207,19 +316,19 @@ def _job_words(job: Job) -> dict[str, str]:
 def failures(outcome: Outcome, args: argparse.Namespace) -> list[str]:
     """How many jobs were run, and why the first of those that failed did."""
     counts = f"{outcome.done:,} run, {outcome.skipped:,} done before"
-    lines = [f"{counts}, {len(outcome.failed):,} failed; acclimate results {args.store}"]
+    lines = [f"{counts}, {len(outcome.failed):,} failed; see acclimate results {args.store}"]
     if outcome.smaller:
         lines.append(
-            f"  memory ran out for {outcome.smaller:,}, which took smaller batches than their "
-            "options say; the notes of their results say which"
+            f"  memory ran out for {outcome.smaller:,}, which used smaller batches than their "
+            "options ask for; the notes of their results name the size"
         )
     lines += [f"  note: {remark}" for remark in outcome.remarks]
-    for result in outcome.failed[:_FAILED]:
+    for result in outcome.failed[:_FAILED_SHOWN]:
         job = result.job
         what = " ".join([job.model, job.dataset, job.shift or "clean", job.recipe])
         lines.append(f"  failed: {what}: {result.reason}")
-    if len(outcome.failed) > _FAILED:
-        lines.append(f"  … and {len(outcome.failed) - _FAILED:,} more")
+    if len(outcome.failed) > _FAILED_SHOWN:
+        lines.append(f"  … and {len(outcome.failed) - _FAILED_SHOWN:,} more")
     return lines
 
 

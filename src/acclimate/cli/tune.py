@@ -6,18 +6,58 @@ import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from acclimate.cli.options import add_command, add_engine, add_json, add_plan, add_quiet
+from acclimate.cli.options import (
+    add_command,
+    add_engine,
+    add_json,
+    add_plan,
+    add_quiet,
+    assignments,
+)
 from acclimate.cli.output import write_file
+from acclimate.data.names import SEVERITIES, STAND_INS
 from acclimate.errors import AcclimateError
+from acclimate.table import Table
+from acclimate.text import AS_IT_IS, counted, option_words
 
 if TYPE_CHECKING:
-    from acclimate.bench import Job, Result
-    from acclimate.bench.selection import Setting
+    from acclimate.bench import Plan
+    from acclimate.bench.selection import Choice, Sensitivity, Setting
+
+Entry: TypeAlias = dict[str, Any]
+"""The choice for a model and a recipe, as its file has it."""
 
 __all__ = ["add_parser"]
+
+_EPOCHS = 5
+_RECIPES = ("ent", "rpl")
+_RATES = ("1e-4", "1e-3", "1e-2", "5e-2")  # the paper's, for its ResNet50
+_GROUPS = ("dev", "test", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Preset:
+    """A search of the paper's that was smaller than the others."""
+
+    corruptions: tuple[str, ...]
+    severities: tuple[int, ...]
+    rates: tuple[str, ...]
+    epochs: int
+
+
+_PRESETS = {
+    # The paper says three hold-out corruptions, and not which: one of noise, blur and colour.
+    "efficientnet-l2": _Preset(
+        corruptions=("speckle_noise", "gaussian_blur", "saturate"),
+        severities=(1, 3, 5),
+        rates=("4.6e-2", "4.6e-3", "4.6e-4", "4.6e-5"),
+        epochs=1,
+    )
+}
 
 _DESCRIPTION = """\
 Choose learning rate, epochs and other options on the hold-out corruptions, as
@@ -56,10 +96,10 @@ def add_parser(commands: Any) -> None:
     severities = "only these (default: all)"
     groups.data.add_argument("--severities", nargs="+", metavar="N[,...]", help=severities)
     add = groups.method.add_argument
-    most = "the most to choose from; includes all smaller numbers (default: 5)"
+    most = f"the most to choose from; includes all smaller numbers (default: {_EPOCHS})"
     add("--epochs", type=int, metavar="N", help=most)
     search = "the paper's smaller search: 3 hold-out corruptions at severities 1, 3, 5, one epoch"
-    add("--preset", choices=["efficientnet-l2"], help=search)
+    add("--preset", choices=list(_PRESETS), help=search)
     oracle = "oracle chooses on test data too, and marks the choice (default: dev)"
     add("--selection", choices=["dev", "oracle"], default="dev", help=oracle)
     free = "label-free: for each shift by the guard's score; prints what that costs"
@@ -78,16 +118,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of the search, print how much depends on it, and choose."""
-    from acclimate.cli.sweep import (
-        INTERRUPTED,
-        OK,
-        SOME_FAILED,
-        dry_run,
-        failures,
-        plain_failures,
-        sweep_plan,
-    )
-    from acclimate.cli.tune_plan import tune_plan
+    from acclimate.bench.selection import jobs_by_recipe, sensitivity, settings_of
+    from acclimate.cli import sweep
 
     ways = (args.leave_one_out, args.select != "labels", args.selection == "oracle")
     if sum(ways) > 1:
@@ -96,65 +128,61 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.out is not None:
         _check_target(args.out)
-    plan = tune_plan(args)
+    plan = _plan(args)
     jobs = plan.jobs()
     if args.dry_run:
-        return dry_run(jobs, args)
-    store, outcome = sweep_plan(plan, jobs, args)
+        return sweep.dry_run(jobs, args)
+    store, outcome = sweep.sweep_plan(plan, jobs, args)
     if outcome is None:
-        return INTERRUPTED
+        return sweep.INTERRUPTED
     results = {job.key: found for job in jobs if (found := store.get(job.key)) is not None}
-    chosen, tables, texts = _choose(jobs, results, args)
+    chosen: dict[str, dict[str, Entry]] = {}
+    tables, texts, complete = [], [], True
+    for (model, recipe), each in jobs_by_recipe(jobs).items():
+        settings = settings_of(each, results)
+        choice, entry = _choose(settings, args)
+        if entry is None:
+            complete = False
+        else:
+            chosen.setdefault(model, {})[recipe] = {**entry, "images_per_shift": args.images}
+        shown = sensitivity(settings, choice)
+        tables += [{"model": model, "recipe": recipe, **part.to_dict()} for part in shown]
+        title = f"{model} {recipe}: mean error % by epoch and learning rate"
+        texts.append("\n".join([title, *_sensitivity(shown), *_chosen(entry), *_left(settings)]))
     if args.out is not None and chosen:
-        text = json.dumps(_by_model(chosen), indent=2, ensure_ascii=False)
+        text = json.dumps(chosen, indent=2, ensure_ascii=False)
         write_file(Path(args.out).expanduser(), f"{text}\n".encode())
     if args.json:
-        print(json.dumps(_plain(chosen, tables, plain_failures(outcome), args), ensure_ascii=False))
+        failed = sweep.plain_failures(outcome)
+        record = {"store": args.store, "choice": chosen, "sensitivity": tables, "failed": failed}
+        print(json.dumps(record, ensure_ascii=False))
     else:
-        where = []
+        ended = sweep.failures(outcome, args)
         if args.out is not None:
-            said = f"for acclimate bench --choice {args.out}"
-            where.append(f"{args.out}: {said if chosen else 'not written, nothing was chosen'}")
-        print("\n\n".join([*texts, "\n".join([*failures(outcome, args), *where])]))
-    return OK if len(chosen) == len(texts) and not outcome.failed else SOME_FAILED
+            next_step = f"use it with acclimate bench --choice {args.out}"
+            ended.append(
+                f"{args.out}: {next_step if chosen else 'not written, nothing was chosen'}"
+            )
+        print("\n\n".join([*texts, "\n".join(ended)]))
+    return sweep.OK if complete and not outcome.failed else sweep.SOME_FAILED
 
 
 def _choose(
-    jobs: Sequence[Job], results: Mapping[str, Result], args: argparse.Namespace
-) -> tuple[dict[tuple[str, str], dict[str, Any]], list[dict[str, Any]], list[str]]:
-    """What was chosen for each model and recipe, and the tables, plain and as text."""
-    from acclimate.bench.selection import choose_from, jobs_by_recipe, sensitivity, settings_of
-    from acclimate.cli.tune_plan import tuned_text
-
-    chosen: dict[tuple[str, str], dict[str, Any]] = {}
-    tables, texts = [], []
-    for (model, recipe), each in jobs_by_recipe(jobs).items():
-        settings = settings_of(each, results)
-        entry = _entry(settings, args)
-        if entry is not None:
-            entry["images_per_shift"] = args.images
-            chosen[model, recipe] = entry
-        one_for_all = args.select == "labels" and not args.leave_one_out
-        shown = sensitivity(settings, choose_from(settings) if one_for_all else None)
-        tables += [{"model": model, "recipe": recipe, **part.to_dict()} for part in shown]
-        texts.append(tuned_text(model, recipe, tables=shown, settings=settings, entry=entry))
-    return chosen, tables, texts
-
-
-def _entry(settings: Sequence[Setting], args: argparse.Namespace) -> dict[str, Any] | None:
-    from acclimate.bench import selection as entries
-    from acclimate.bench.selection import choose_from, choose_label_free, leave_one_out
+    settings: Sequence[Setting], args: argparse.Namespace
+) -> tuple[Choice | None, Entry | None]:
+    """The one choice for all shifts, if it is one, and its record; None where there is none."""
+    from acclimate.bench import selection
 
     if args.leave_one_out:
-        others = leave_one_out(settings)
-        return entries.left_out(others, settings) if others else None
+        others = selection.leave_one_out(settings)
+        return None, selection.left_out(others, settings) if others else None
     if args.select == "label-free":
-        found = choose_label_free(settings)
-        return entries.label_free_entry(found, settings) if found.by_shift else None
-    choice = choose_from(settings)
+        found = selection.choose_label_free(settings)
+        return None, selection.label_free_entry(found, settings) if found.by_shift else None
+    choice = selection.choose_from(settings)
     if choice is None:
-        return None
-    return entries.entry(choice, settings, oracle=args.selection == "oracle")
+        return None, None
+    return choice, selection.entry(choice, settings, oracle=args.selection == "oracle")
 
 
 def _check_target(path: str) -> None:
@@ -167,24 +195,185 @@ def _check_target(path: str) -> None:
         raise AcclimateError(f"cannot write {path}: permission denied; check --out")
 
 
-def _plain(
-    chosen: Mapping[tuple[str, str], Mapping[str, Any]],
-    tables: Sequence[Mapping[str, Any]],
-    failed: Sequence[Mapping[str, Any]],
-    args: argparse.Namespace,
-) -> dict[str, Any]:
-    return {
-        "store": args.store,
-        "choice": _by_model(chosen),
-        "sensitivity": list(tables),
-        "failed": list(failed),
+def _plan(args: argparse.Namespace) -> Plan:
+    """The plan of the sweep, refused where it would choose on test data."""
+    from acclimate.bench import selection
+    from acclimate.bench.job import UNADAPTED
+    from acclimate.cli.sweep import plan_of
+    from acclimate.data.benchmarks import find_dataset
+    from acclimate.methods.registry import get_recipe
+
+    if args.models is None or args.datasets is None:
+        raise AcclimateError("expected --models and --datasets, got none")
+    given = argparse.Namespace(**{**vars(args), "lr": None, "epochs": None})
+    given.recipes = args.recipes or list(_RECIPES)
+    if UNADAPTED in given.recipes:
+        raise AcclimateError("the recipe 'none' adapts nothing: there is nothing to choose for it")
+    words = assignments(argparse.Namespace(set=args.set, lr=args.lr, epochs=None))
+    asked = {word.partition("=")[0].strip(): word.partition("=")[2] for word in words}
+    for option, values in asked.items():
+        if option == "epochs" or (option.endswith(":epochs") and "," in values):
+            most = max(values.split(","), key=lambda word: (len(word.strip()), word)).strip()
+            raise AcclimateError(
+                f"expected --epochs {most}, got --set {option}={values}: one run covers all "
+                "smaller numbers of epochs"
+            )
+    preset = None if args.preset is None else _PRESETS[args.preset]
+    usual = preset.epochs if preset else _EPOCHS
+    rates = ",".join(preset.rates if preset else _RATES)
+    given.set = [
+        f"epochs={usual if args.epochs is None else args.epochs}",
+        *words,
+        *(
+            f"{recipe}:optimizer.lr={rates}"
+            for recipe in dict.fromkeys(given.recipes)
+            if get_recipe(recipe).objective is not None
+            and not asked.keys() & {"optimizer.lr", f"{recipe}:optimizer.lr"}
+        ),
+    ]
+    severities = _severities(args.severities) or (preset.severities if preset else SEVERITIES)
+    given.shifts = {
+        name: _shifts(name, args, preset=preset, severities=severities) for name in args.datasets
     }
+    if args.split is None and all("val" in find_dataset(name).splits for name in args.datasets):
+        given.split = "val"  # WILDS: the domains that are there to choose on
+    plan = plan_of(given)
+    jobs = plan.jobs()
+    if args.leave_one_out:
+        selection.check_leave_one_out(jobs)
+    elif args.selection == "oracle":
+        # A choice on hold-out images must not be marked as one on test data.
+        if all(selection.refused(job) is None for job in jobs):
+            raise AcclimateError(
+                "expected test data with --selection oracle, got hold-out images alone; name them "
+                "with --shifts (test, or clean for a data set that is itself the shift) or "
+                "--split test (WILDS), or leave --selection out"
+            )
+    elif args.select == "labels":
+        selection.check_selection(jobs)
+    return plan
 
 
-def _by_model(
-    chosen: Mapping[tuple[str, str], Mapping[str, Any]],
-) -> dict[str, dict[str, Mapping[str, Any]]]:
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for (model, recipe), entry in chosen.items():
-        found.setdefault(model, {})[recipe] = entry
-    return found
+def _shifts(
+    dataset: str, args: argparse.Namespace, *, preset: _Preset | None, severities: Sequence[int]
+) -> list[str]:
+    """The single shifts that were asked for, at the severities asked for."""
+    from acclimate.bench.plan import job_shifts
+    from acclimate.data.benchmarks import find_dataset
+
+    record = find_dataset(dataset)
+    if args.shifts:
+        words = args.shifts
+    elif preset:
+        words = preset.corruptions
+    elif args.leave_one_out or "val" in record.splits or (record.shifts and not record.dev):
+        words = ["all"] if args.leave_one_out or record.shifts else []
+    else:
+        words = ["dev"]
+    if not record.shifts:
+        # Corruptions made on the fly need a preset, which follows from the data set.
+        constants = "imagenet" if dataset.startswith("imagenet") else "cifar"
+        bare = (*_GROUPS, *(preset.corruptions if preset else ()))
+        words = [f"{constants}/{word}" if word in bare else word for word in words]
+    if not words:
+        return []
+    shifts = job_shifts(dataset, words)
+    kept = [s for s in shifts if s is None or ":" not in s or _severity(s) in severities]
+    if not kept:
+        raise AcclimateError(
+            f"no shift of {dataset} is left at the severities {', '.join(map(str, severities))}"
+        )
+    # What results call frost-procedural is asked for as frost.
+    asked = kept if record.shifts else [s and _as_asked(s) for s in kept]
+    return ["clean" if shift is None else shift for shift in asked]
+
+
+def _as_asked(shift: str) -> str:
+    for ours, theirs in STAND_INS.items():
+        shift = shift.replace(ours, theirs)
+    return shift
+
+
+def _severity(shift: str) -> int:
+    return int(shift.rpartition(":")[2].partition("@")[0])
+
+
+def _severities(words: Sequence[str] | None) -> tuple[int, ...]:
+    """``1,3,5`` or ``1 3 5``.
+
+    >>> _severities(["1,3", "5"])
+    (1, 3, 5)
+    """
+    parts = [part for word in words or () for part in word.split(",")]
+    known = {str(severity): severity for severity in SEVERITIES}
+    for part in parts:
+        if part not in known:
+            raise AcclimateError(f"expected severities from 1 to 5, such as 1,3,5, got {part!r}")
+    return tuple(known[part] for part in parts)
+
+
+def _sensitivity(tables: Sequence[Sensitivity]) -> list[str]:
+    from acclimate.bench.selection import LEGEND
+
+    lines = []
+    for each in tables:
+        others = option_words(each.options, between=" ")
+        lines += [f"with {others}"] if others else []
+        lines += [Table(each.rows, header=each.header).text() if each.rows else "no results", ""]
+    return [*lines, LEGEND]
+
+
+def _left(settings: Sequence[Setting]) -> list[str]:
+    left = [setting for setting in settings if not setting.complete]
+    return [f"not chosen from: {setting.words}: {setting.missing}" for setting in left]
+
+
+def _chosen(entry: Entry | None) -> list[str]:
+    if entry is None:
+        return ["nothing chosen: no setting has a finite run for every shift"]
+    if "by_shift" not in entry:
+        error = entry.get("dev_error", entry.get("test_error"))
+        on = f"{error:.2f} % over {counted(len(entry['chosen_on']), 'shift')}"
+        mark = "" if entry["selection"] == "dev" else f"; {entry['selection']}"
+        chosen = f"chosen: {_words(entry['options'])}: {on}, of {entry['candidates']} candidates"
+        alike = f"{entry['alike']} of them have the same error: more images would separate them"
+        return [chosen + mark, *([alike] if entry["alike"] > 1 else []), *_edge(entry)]
+    rows = [
+        [name, _words(each["options"]), _number(each.get("error"))]
+        for name, each in entry["by_shift"].items()
+    ]
+    lines = ["", Table(rows, header=["shift", "chosen", "error %"]).text()]
+    lines.append(f"mean error: {_number(entry['error'])} %; {entry['selection']}")
+    labelled = entry.get("labelled") if "regret" in entry else None
+    if labelled is not None:
+        lines.append(
+            f"regret: {_number(entry['regret'])} points against {_words(labelled['options'])}, "
+            f"the one choice with labels for all shifts ({labelled['error']:.2f} %)"
+        )
+    return lines
+
+
+def _edge(entry: Entry) -> list[str]:
+    """A warning where the best may lie beyond what was searched; nothing lies below one epoch.
+
+    >>> searched = {"optimizer.lr": [0.01, 0.1], "epochs": [1, 2, 3]}
+    >>> _edge({"options": {"optimizer.lr": 0.1, "epochs": 1}, "searched": searched})
+    ['optimizer.lr=0.1 is at the edge of what was searched: values beyond it may do better']
+    """
+    at = []
+    for name, least in (("optimizer.lr", None), ("epochs", 1)):
+        values, chosen = entry["searched"].get(name, []), entry["options"].get(name)
+        if len(values) > 1 and chosen in (min(values), max(values)) and chosen != least:
+            at.append(f"{name}={chosen:g}")
+    if not at:
+        return []
+    edge = "is at the edge" if len(at) == 1 else "are at the edge"
+    return [f"{' and '.join(at)} {edge} of what was searched: values beyond it may do better"]
+
+
+def _words(options: Mapping[str, Any]) -> str:
+    return option_words(options.items(), between=" ", none=AS_IT_IS)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
