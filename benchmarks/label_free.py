@@ -5,7 +5,7 @@
         --weights W --data DIR --limit 2000
     python benchmarks/label_free.py report RESULTS.jsonl
 
-Every run adapts for five epochs with the guard observing and keeps, per epoch, the true error and
+Every run adapts for five epochs with the guard observing and stores, per epoch, the true error and
 everything that can be had without labels. Runs that are in the file already are not run again.
 Choices are made on the hold-out shifts (``dev``); ``test`` shifts only report how they fared.
 """
@@ -13,11 +13,13 @@ Choices are made on the hold-out shifts (``dev``); ``test`` shifts only report h
 from __future__ import annotations
 
 import argparse
+import gzip
 import itertools
 import json
 import time
 import warnings
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,12 @@ import numpy as np
 import acclimate
 from acclimate.data import Preprocessing
 from acclimate.data.corruptions import corrupt
+from acclimate.guard.history import History
+from acclimate.guard.verdict import judge
+from acclimate.metrics.scores import information_maximization
 from acclimate.models import LoadedModel, fill, load_weights
 from acclimate.models.networks.wide_resnet import WideResNet
-from label_free_report import report
+from acclimate.table import Entry, Table, number_entry
 
 SHIFTS = {
     "dev": ["speckle_noise", "gaussian_blur", "saturate"],
@@ -81,7 +86,7 @@ def cifar_case(weights: Path, data: Path) -> tuple[LoadedModel, np.ndarray, np.n
 
 
 def cases(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    # Small pictures are barely touched by the small-picture constants of the milder severities.
+    # Small images are barely touched by the small-image constants of the milder severities.
     preset = "imagenet" if args.model == "digits" else "cifar"
     for shift, severity, kind, recipe, (optimizer, lr) in itertools.product(
         args.names or SHIFTS[args.shifts], args.severities, args.targets, ["ent", "rpl"], RATES
@@ -116,19 +121,19 @@ def run(args: argparse.Namespace) -> None:
         if json.dumps(case) in done:
             continue
         if time.time() - began > args.seconds:
-            print("out of time; run again to go on")
+            print("out of time; run again to continue")
             return
         shift, severity = str(case["shift"]), int(case["severity"])
         if (shift, severity) not in corrupted:
             corrupted = {
                 (shift, severity): corrupt(images, shift, severity, preset=case["preset"], seed=0)
             }
-        pictures, truth = target(corrupted[shift, severity], labels, str(case["target"]))
+        shifted, truth = target(corrupted[shift, severity], labels, str(case["target"]))
         options = {"optimizer": case["optimizer"], "optimizer.lr": case["lr"], "epochs": 5}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = acclimate.adapt(
-                loaded, pictures, str(case["recipe"]), options=options, labels=truth,
+                loaded, shifted, str(case["recipe"]), options=options, labels=truth,
                 guard="observe", keep="best", progress=False,
             )  # fmt: skip
         history = result.history.to_dict()
@@ -152,6 +157,133 @@ def run(args: argparse.Namespace) -> None:
             f"[{time.time() - began:.0f} s]",
             flush=True,
         )
+
+
+MAX_DRIFT = 0.15
+Row = dict[str, Any]
+Score = Callable[[Row, float], float]
+
+
+def _im(s: Row, _: float = 0.0) -> float:
+    return information_maximization(diversity=s["diversity"], entropy=s["entropy"])
+
+
+SCORES: dict[str, Score] = {
+    "last epoch": lambda s, drift: 0.0,  # ties go to the later epoch
+    "no learning (start)": lambda s, drift: -drift,
+    "confidence": lambda s, drift: s["confidence"],
+    "diversity + confidence": _im,
+    "nuclear norm": lambda s, drift: s["nuclear_norm"],
+    "agreement with source": lambda s, drift: s["agreement"],
+    f"agreement with source, drift <= {MAX_DRIFT}": (
+        lambda s, drift: s["agreement"] if drift <= MAX_DRIFT else -1e3 - drift
+    ),
+    f"agreement + diversity + confidence, drift <= {MAX_DRIFT}": (
+        lambda s, drift: s["agreement"] + _im(s) / 2.3 if drift <= MAX_DRIFT else -1e3 - drift
+    ),
+    f"diversity + confidence, drift <= {MAX_DRIFT}": (
+        lambda s, drift: _im(s) if drift <= MAX_DRIFT else -1e3 - drift
+    ),
+}
+
+
+def candidates(row: Row) -> list[tuple[Row, float]]:
+    history = row["history"]
+    epochs = [(e["after_epoch"], _finite(e["drift"])) for e in history["epochs"]]
+    return [(history["start"], 0.0), *epochs]
+
+
+def _finite(value: float) -> float:
+    return value if np.isfinite(value) else 1e9
+
+
+def rates_table(rows: list[Row]) -> str:
+    """Change of error against the start (statistics only), mean and worst, after five epochs."""
+    found: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for row in rows:
+        case = row["case"]
+        if case["target"] == "all":
+            errors = [s["error"] for s, _ in candidates(row)]
+            key = (case["model"], case["recipe"], case["optimizer"], case["lr"])
+            found[key].append(errors[-1] - errors[0])
+    lines = [
+        [*map(str, key), f"{len(changes)}", f"{np.mean(changes):+.1f}", f"{max(changes):+.1f}"]
+        for key, changes in sorted(found.items())
+    ]
+    header = ["model", "recipe", "optimiser", "lr", "runs", "mean change", "worst change"]
+    return Table(lines, header).markdown()
+
+
+def scores_table(rows: list[Row]) -> str:
+    """Error of the state a score picks, over the best state of the same run."""
+    lines: list[list[Entry]] = []
+    for name, score in SCORES.items():
+        regrets = []
+        for row in rows:
+            states = candidates(row)
+            values = [score(s, drift) for s, drift in states]
+            best = max(range(len(states)), key=lambda i: (values[i], i))
+            errors = [s["error"] for s, _ in states]
+            regrets.append(errors[best] - min(errors))
+        numbers = (float(np.mean(regrets)), float(np.percentile(regrets, 95)), max(regrets))
+        lines.append([name, f"{len(rows)}", *(number_entry(n, digits=2) for n in numbers)])
+    header = ["picks by", "runs", "mean regret", "95th percentile", "worst"]
+    return Table(lines, header).markdown()
+
+
+def verdicts_table(rows: list[Row]) -> str:
+    """The verdict on the new statistics alone, against the truth (one row per case)."""
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    seen = set()
+    for row in rows:
+        case = row["case"]
+        key = json.dumps(
+            [case[k] for k in ("model", "split", "shift", "severity", "target", "limit")]
+        )
+        if key in seen:
+            continue
+        seen.add(key)
+        plain = {**row["history"], "events": [], "epochs": [], "final": row["history"]["start"]}
+        for name in ("source", "start", "final"):
+            plain[name] = {**plain[name], "class_counts": [0] * 10}  # ten classes in both cases
+        history = History.from_dict(plain)
+        assert history.source is not None
+        assert history.start is not None
+        assert history.source.error is not None
+        assert history.start.error is not None
+        change = history.start.error - history.source.error
+        truth = "better" if change < -1 else "worse" if change > 1 else "within 1 point"
+        counts[truth, judge(history).word] += 1
+    words = ("helpful", "neutral", "harmful")
+    lines = [
+        [truth, *(str(counts[truth, word]) for word in words)]
+        for truth in ("better", "within 1 point", "worse")
+    ]
+    return Table(lines, ["error with new statistics is", *words]).markdown()
+
+
+def _text(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+
+
+def report(paths: list[Path]) -> str:
+    rows = [json.loads(line) for path in paths for line in _text(path).splitlines()]
+    parts: list[str] = []
+    for split in ("dev", "test"):
+        chosen = [row for row in rows if row["case"]["split"] == split]
+        if not chosen:
+            continue
+        models = sorted({row["case"]["model"] for row in chosen})
+        parts += [
+            f"## {split} shifts ({', '.join(models)}; {len(chosen)} runs)",
+            "Change of error (points) by five epochs of learning, against new statistics alone:",
+            rates_table(chosen),
+            "Which state a label-free score picks (points of error):",
+            scores_table(chosen),
+            "The verdict on new statistics:",
+            verdicts_table(chosen),
+        ]
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:

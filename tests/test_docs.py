@@ -277,7 +277,7 @@ def test_the_readme_says_where_learning_gains_nothing():
 
 
 def test_the_tables_of_corruptions_are_the_stored_ones():
-    report = runpy.run_path(str(ROOT / "benchmarks/corruption_report.py"))
+    report = runpy.run_path(str(ROOT / "benchmarks/corruptions.py"))
     page = (ROOT / "docs/corruptions.md").read_text()
     for table in report["TABLES"]:
         assert table() in page, table.__name__
