@@ -12,14 +12,13 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from acclimate.data.benchmarks import digits, missing_parts, open_dataset, svhn, usps
+from acclimate.data.benchmarks import missing_parts, open_dataset
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 RANDOM = np.random.default_rng(0)
 MNIST = RANDOM.integers(0, 256, (4, 28, 28), dtype=np.uint8)
 SVHN = RANDOM.integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
 ALL = torch.arange(4)
-assert all((digits, svhn, usps))  # imported for what they register
 
 
 def open_some(name: str, root: Path, **options):
@@ -148,7 +147,7 @@ def test_usps_as_npz_with_the_published_count(tmp_path):
 
 def test_usps_in_h5_is_not_read_and_says_so(tmp_path):
     (tmp_path / "usps.h5").write_bytes(b"")
-    with pytest.raises(AcclimateError, match=r"expected usps\.t\.bz2 .*h5py would be needed"):
+    with pytest.raises(AcclimateError, match=r"expected usps\.t\.bz2 (?s:.*)h5py would be needed"):
         open_dataset("usps", tmp_path)
 
 

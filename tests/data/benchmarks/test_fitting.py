@@ -114,7 +114,7 @@ def test_commands_and_jobs_refuse_it(cifar10, capfd, monkeypatch):
     assert (result.status, "choose a model for cifar10" in result.message) == ("failed", True)
     result = worker.run(Job(model="py:fitting_models:others", dataset="cifar10", recipe="none"))
     assert result.status == "done"
-    assert any("no class of cifar10" in note for note in result.record["notes"])
+    assert any("no class of cifar10" in note for note in result.record.notes)
 
 
 STL10 = """

@@ -5,8 +5,6 @@ from __future__ import annotations
 # Imported for what they register.
 from acclimate.data.benchmarks import (
     cifar,
-    cifar_10_1,
-    cifar_c,
     digits,
     domainnet,
     imagenet,
@@ -14,8 +12,6 @@ from acclimate.data.benchmarks import (
     imagenet_variants,
     mnist_m,
     stl10,
-    svhn,
-    usps,
     wilds,
 )
 from acclimate.data.benchmarks.mnist_m import build_mnist_m
@@ -38,8 +34,6 @@ __all__ = [
     "check_classes_fit",
     "check_dataset",
     "cifar",
-    "cifar_10_1",
-    "cifar_c",
     "digits",
     "domainnet",
     "find_dataset",
@@ -52,7 +46,5 @@ __all__ = [
     "open_dataset",
     "register_dataset",
     "stl10",
-    "svhn",
-    "usps",
     "wilds",
 ]

@@ -1,10 +1,11 @@
-"""What the data sets that come as arrays have in common: finding files, counting, labels."""
+"""Data sets that come as arrays: how their files are found, read and checked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -12,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.arrays import ArraySource, load_arrays
-from acclimate.data.base import ImageSource, digest
 from acclimate.data.benchmarks.registry import Request
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
 __all__ = [
-    "StandardizedSource",
+    "ArraySet",
+    "Arrays",
     "array_source",
     "check_count",
     "check_images",
@@ -26,8 +27,80 @@ __all__ = [
     "labelled_npz",
     "plain_scaling",
     "sound_labels",
-    "standardize",
 ]
+
+Arrays: TypeAlias = tuple[NDArray[Any], NDArray[Any] | None]
+"""Images, and their labels where there are any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArraySet:
+    """What the splits of a data set consist of: one row of a table for each data set.
+
+    Attributes:
+        class_names: in the order of the labels.
+        counts: for each split how many images it has; several where copies differ.
+        shapes: of one image, as the files have it.
+        files: for a split, the files it consists of, each as the names it may have below the root,
+            the published one first.
+        read: images and labels in those files.
+        npz: a copy as ``{npz}-{split}.npz`` (arrays ``images`` and ``labels``) is taken instead of
+            the files; None where there is no such custom.
+        first: how the files write the first class.
+        optional: splits that are not missed where they are not there.
+    """
+
+    class_names: tuple[str, ...]
+    counts: Mapping[str, tuple[int, ...]]
+    shapes: tuple[tuple[int, ...], ...]
+    files: Callable[[str], Sequence[Sequence[str]]]
+    read: Callable[[Sequence[Path]], Arrays]
+    npz: str | None = None
+    first: int = 0
+    optional: tuple[str, ...] = ()
+
+    def open(self, request: Request) -> ArraySource:
+        """The images of the split that is asked for, labels checked."""
+        images, labels, where = self.load(request)
+        names = self.class_names
+        return array_source(
+            request, images, labels, class_names=names, where=where, first=self.first
+        )
+
+    def load(self, request: Request) -> tuple[NDArray[Any], NDArray[Any] | None, Path]:
+        """Images, counted, and labels of a split, and the file the labels are in."""
+        split = request.split or next(iter(self.counts))
+        npz = self._npz(request.root, split)
+        paths: list[Path] = []
+        images: NDArray[Any]
+        labels: NDArray[Any] | None
+        if npz is not None:
+            paths, (images, labels) = [npz], labelled_npz(npz)
+        else:
+            for names in self.files(split):
+                path = find_file(request.root, names)
+                if path is None:
+                    request.refuse(
+                        f"expected {names[0]} of {request.dataset.name} in {request.root}"
+                    )
+                paths.append(path)
+            images, labels = self.read(paths)
+        check_images(images, *self.shapes, where=paths[0])
+        check_count(request, str(paths[0]), len(images), *self.counts[split])
+        return images, labels, paths[-1]
+
+    def missing(self, root: Path) -> list[str]:
+        """The files that are not there."""
+        return [
+            names[0]
+            for split in self.counts
+            if split not in self.optional and self._npz(root, split) is None
+            for names in self.files(split)
+            if find_file(root, names) is None
+        ]
+
+    def _npz(self, root: Path, split: str) -> Path | None:
+        return None if self.npz is None else find_file(root, [f"{self.npz}-{split}.npz"])
 
 
 def plain_scaling(side: int, *, channels: int = 3) -> Preprocessing:
@@ -134,39 +207,3 @@ def array_source(
 
 def _either(counts: Sequence[int]) -> str:
     return " or ".join(f"{count:,}" for count in counts)
-
-
-def standardize(images: Tensor) -> Tensor:
-    """Centre and scale each channel of each uint8 image by its own mean and deviation.
-
-    A channel of one value only is centred and not scaled.
-
-    >>> standardize(torch.tensor([[[[0, 255]]], [[[7, 7]]]], dtype=torch.uint8)).flatten()
-    tensor([-0.7071,  0.7071,  0.0000,  0.0000])
-    """
-    pixels = images.to(torch.float32) / 255
-    std, mean = torch.std_mean(pixels, dim=(2, 3), keepdim=True)
-    return (pixels - mean) / torch.where(std == 0, 1.0, std)
-
-
-class StandardizedSource(ImageSource):
-    """Another source's uint8 images, handed out as model input."""
-
-    def __init__(self, inner: ImageSource) -> None:
-        self._inner = inner
-        super().__init__(
-            names=inner.names,
-            labels=inner.labels,
-            class_names=inner.class_names,
-            preprocessing=None,
-            skipped=inner.skipped,
-            scoring=inner.scoring,
-        )
-
-    def read(self, indices: Tensor) -> Tensor:
-        """The images at these indices, float32 N×C×H×W."""
-        return standardize(self._inner.read(indices))
-
-    def fingerprint(self) -> str:
-        """The other source's digest, marked: the same images are another input here."""
-        return digest([self._inner.fingerprint().encode(), b"standardized"])

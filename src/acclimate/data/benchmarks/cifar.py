@@ -1,17 +1,19 @@
-"""CIFAR-10 in any of the forms people have it in: binary, python or .npz."""
+"""CIFAR-10 (binary, python or .npz), CIFAR-10.1 and CIFAR-10-C."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acclimate.data.arrays import ArraySource
+from acclimate.data.arrays import ArraySource, load_arrays
 from acclimate.data.benchmarks.array_sets import (
+    Arrays,
+    ArraySet,
     array_source,
     check_count,
     check_images,
@@ -19,13 +21,94 @@ from acclimate.data.benchmarks.array_sets import (
     labelled_npz,
     plain_scaling,
 )
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.registry import (
+    SEVERITIES,
+    Dataset,
+    Request,
+    generated_images,
+    register_dataset,
+)
+from acclimate.data.names import DEV, STAND_INS, TEST
 from acclimate.errors import AcclimateError
 
-__all__ = ["CIFAR10_CLASSES", "open_cifar10", "read_batch"]
+__all__ = ["CIFAR10_CLASSES"]
+
+CIFAR10_CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+_COUNTS = {"test": 10_000, "train": 50_000}
+_BATCHES = {
+    "test": ("test_batch",),
+    "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
+}
+_RECORD_BYTES = 1 + 3 * 32 * 32  # the label, then three colour planes
+_Reader = Callable[[Path], tuple[NDArray[Any], NDArray[Any]]]
 
 
-def read_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _open_cifar10(request: Request) -> ArraySource:
+    """The images of a split, scaled to 0..1 unless the request says how the model was fed."""
+    split = request.split or "test"
+    where, images, labels = _read_cifar10(request, split)
+    check_images(images, (32, 32, 3), (3, 32, 32), where=where)
+    check_count(request, f"the {split} split in {where}", len(images), _COUNTS[split])
+    return array_source(request, images, labels, class_names=CIFAR10_CLASSES, where=where)
+
+
+def _read_cifar10(request: Request, split: str) -> tuple[Path, NDArray[Any], NDArray[Any]]:
+    npz = find_file(request.root, [f"cifar10-{split}.npz"])
+    if npz is not None:
+        return npz, *labelled_npz(npz)
+    for folder, ending, reader in _forms(request.root):
+        files = [name + ending for name in _BATCHES[split]]
+        gone = [name for name in files if not (folder / name).is_file()]
+        if len(gone) < len(files):
+            if gone:
+                request.object_to(f"{', '.join(gone)} of CIFAR-10 not found in {folder}")
+            parts = [reader(folder / name) for name in files if name not in gone]
+            images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+            return folder, images, labels
+    return request.refuse(f"expected the {split} split of CIFAR-10 in {request.root}, found none")
+
+
+def _forms(root: Path) -> list[tuple[Path, str, _Reader]]:
+    forms: list[tuple[str, str, _Reader]] = [
+        ("cifar-10-batches-bin", ".bin", _read_binary),
+        ("cifar-10-batches-py", "", _read_pickle),
+    ]
+    # The folder itself may have been given, too.
+    return [
+        (folder, ending, reader) for name, ending, reader in forms for folder in (root / name, root)
+    ]
+
+
+def _missing_cifar10(root: Path) -> list[str]:
+    missing: list[str] = []
+    for split, names in _BATCHES.items():
+        if find_file(root, [f"cifar10-{split}.npz"]) is None:
+            lacking = [
+                [name + ending for name in names if not (folder / (name + ending)).is_file()]
+                for folder, ending, _ in _forms(root)
+            ]
+            # Of the forms it may come in, the one that is nearest to being whole.
+            missing += sorted(lacking, key=len)[0]
+    return missing
+
+
+def _read_binary(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    try:
+        content = np.fromfile(path, dtype=np.uint8)
+    except OSError as error:
+        raise AcclimateError(f"cannot read {path}: {error.strerror}") from error
+    if not len(content) or len(content) % _RECORD_BYTES:
+        raise AcclimateError(
+            f"expected records of {_RECORD_BYTES} bytes in {path}, got {len(content):,} bytes; "
+            "the file is cut short, or not of CIFAR-10's binary version"
+        )
+    records = content.reshape(-1, _RECORD_BYTES)
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
+
+
+def _read_pickle(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images N×3×32×32 and labels of one batch.
 
     A pickle may name any function and have it called. Here it may name the few that numpy arrays
@@ -116,96 +199,112 @@ def _text(value: object) -> str:
     return value.decode("latin1") if isinstance(value, bytes) else str(value)
 
 
-CIFAR10_CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
+def _read_cifar10_1(paths: Sequence[Path]) -> Arrays:
+    images, labels = (load_arrays(path)[0] for path in paths)
+    return images, np.asarray(labels)
+
+
+# v6, balanced over the classes, is the one its authors recommend.
+_CIFAR10_1 = ArraySet(
+    class_names=CIFAR10_CLASSES,
+    counts={"v6": (2_000,), "v4": (2_021,)},
+    shapes=((32, 32, 3),),
+    files=lambda version: [
+        [
+            f"{folder}cifar10.1_{version}_{kind}.npy"
+            for folder in ("", "datasets/", "CIFAR-10.1/datasets/")
+        ]
+        for kind in ("data", "labels")
+    ],
+    read=_read_cifar10_1,
 )
-_COUNTS = {"test": 10_000, "train": 50_000}
-_BATCHES = {
-    "test": ("test_batch",),
-    "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
-}
-_RECORD_BYTES = 1 + 3 * 32 * 32  # the label, then three colour planes
-
-_Reader = Callable[[Path], tuple[NDArray[Any], NDArray[Any]]]
 
 
-def open_cifar10(request: Request) -> ArraySource:
-    """The images of a split, scaled to 0..1 unless the request says how the model was fed."""
-    split = request.split or "test"
-    where, images, labels = _read(request, split)
-    check_count(request, f"the {split} split in {where}", len(images), _COUNTS[split])
-    return array_source(request, images, labels, class_names=CIFAR10_CLASSES, where=where)
+def _open_cifar10_c(request: Request) -> ArraySource:
+    """One corruption at one severity. The file is mapped, and only that severity's rows are read.
 
-
-def _read(request: Request, split: str) -> tuple[Path, NDArray[Any], NDArray[Any]]:
-    npz = find_file(request.root, [f"cifar10-{split}.npz"])
-    if npz is not None:
-        images, labels = labelled_npz(npz)
-        check_images(images, (32, 32, 3), (3, 32, 32), where=npz)
-        return npz, images, labels
-    names = _BATCHES[split]
-    for folder, ending, reader in _forms(request.root):
-        gone = _lacking(folder, ending, names)
-        if len(gone) < len(names):
-            if gone:
-                request.object_to(f"{', '.join(gone)} of CIFAR-10 not found in {folder}")
-            parts = [reader(folder / name) for name in _files(ending, names) if name not in gone]
-            images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-            return folder, images, labels
-    return request.refuse(f"expected the {split} split of CIFAR-10 in {request.root}, found none")
-
-
-def _forms(root: Path) -> list[tuple[Path, str, _Reader]]:
-    forms: list[tuple[str, str, _Reader]] = [
-        ("cifar-10-batches-bin", ".bin", _read_binary),
-        ("cifar-10-batches-py", "", read_batch),
-    ]
-    # The folder itself may have been given, too.
-    return [
-        (folder, ending, reader) for name, ending, reader in forms for folder in (root / name, root)
-    ]
-
-
-def _read_binary(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    try:
-        content = np.fromfile(path, dtype=np.uint8)
-    except OSError as error:
-        raise AcclimateError(f"cannot read {path}: {error.strerror}") from error
-    if not len(content) or len(content) % _RECORD_BYTES:
-        raise AcclimateError(
-            f"expected records of {_RECORD_BYTES} bytes in {path}, got {len(content):,} bytes; "
-            "the file is cut short, or not of CIFAR-10's binary version"
+    A set made from fewer images is taken, too, if the ``manifest.json`` beside it that
+    ``acclimate corrupt`` writes says how many there were (``{"images": 2000}``), or with
+    ``incomplete``.
+    """
+    folder = _folder(request.root)
+    path = find_file(folder, [f"{request.shift}.npy"])
+    if path is None:
+        gone = _missing_cifar10_c(request.root)
+        # Frost made with other textures than the published ones goes by another name.
+        near = ", ".join(sorted(file.name for file in folder.glob(f"{request.shift}[-_]*.np[yz]")))
+        request.refuse(
+            f"expected {request.shift}.npy of CIFAR-10-C in {folder}; {len(gone)} of its "
+            f"{len(TEST) + len(DEV) + 1} files are missing"
+            + (f" ({near} is there, but is something else)" if near else "")
         )
-    records = content.reshape(-1, _RECORD_BYTES)
-    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
+    label_path = find_file(folder, ["labels.npy"])
+    if label_path is None:
+        request.refuse(f"expected labels.npy of CIFAR-10-C in {folder}")
+    images, _ = load_arrays(path)
+    labels, _ = load_arrays(label_path)
+    check_images(images, (32, 32, 3), where=path)
+    count = _images_per_severity(request, path, len(images))
+    # 1 to 5 by the registry's check.
+    start = ((request.severity or 1) - 1) * count
+    return array_source(
+        request,
+        images[start : start + count],
+        _labels_of(labels, start=start, count=count, where=label_path),
+        class_names=CIFAR10_CLASSES,
+        where=label_path,
+    )
 
 
-def _missing(root: Path) -> list[str]:
-    missing = []
-    for split, names in _BATCHES.items():
-        if find_file(root, [f"cifar10-{split}.npz"]) is not None:
-            continue
-        # Of the forms it may come in, the one that is nearest to being whole.
-        lacking = [_lacking(folder, ending, names) for folder, ending, _ in _forms(root)]
-        missing += sorted(lacking, key=len)[0]
-    return missing
+def _missing_cifar10_c(root: Path) -> list[str]:
+    """The files of CIFAR-10-C that are not there.
+
+    >>> len(_missing_cifar10_c(Path("nowhere")))
+    20
+    """
+    folder = _folder(root)
+    return [
+        name
+        for name in ("labels.npy", *(f"{corruption}.npy" for corruption in (*TEST, *DEV)))
+        if not (folder / name).is_file()
+    ]
 
 
-def _lacking(folder: Path, ending: str, names: tuple[str, ...]) -> list[str]:
-    return [name for name in _files(ending, names) if not (folder / name).is_file()]
+def _folder(root: Path) -> Path:
+    inner = root / "CIFAR-10-C"
+    return inner if inner.is_dir() else root
 
 
-def _files(ending: str, names: tuple[str, ...]) -> list[str]:
-    return [name + ending for name in names]
+def _images_per_severity(request: Request, path: Path, total: int) -> int:
+    levels, published = len(SEVERITIES), _COUNTS["test"]
+    count, rest = divmod(total, levels)
+    if rest or not count:
+        raise AcclimateError(
+            f"expected {levels} severities of {published:,} images each in {path}, got {total:,} "
+            f"images, which is no multiple of {levels}; get the file again"
+        )
+    made = generated_images(path.parent)
+    expected = published if made is None else made
+    if count not in (published, expected):
+        whose = "" if made is None else " (by the manifest.json beside it)"
+        request.object_to(
+            f"expected {levels} severities of {expected:,} images each{whose} in {path}, got "
+            f"{levels} times {count:,}"
+        )
+    return count
+
+
+def _labels_of(labels: NDArray[Any], *, start: int, count: int, where: Path) -> NDArray[Any]:
+    """The labels of one severity, of a file that holds them once or once for each severity."""
+    total = len(labels) if labels.ndim else 0
+    if total == count * len(SEVERITIES):
+        return np.asarray(labels[start : start + count])
+    if total == count:
+        return np.asarray(labels)
+    raise AcclimateError(
+        f"expected {count * len(SEVERITIES):,} labels (or {count:,}, for all severities) in "
+        f"{where}, got {total:,}; images and labels are not of one copy"
+    )
 
 
 register_dataset(
@@ -222,9 +321,50 @@ cifar-10-batches-bin/test_batch.bin, data_batch_1.bin … data_batch_5.bin
 or cifar-10-batches-py/test_batch, data_batch_1 … data_batch_5
 or cifar10-test.npz, cifar10-train.npz (arrays images and labels)
 """,
-        open=open_cifar10,
-        splits=("test", "train"),
+        open=_open_cifar10,
+        splits=tuple(_COUNTS),
         preprocessing=plain_scaling(32),
-        missing=_missing,
+        missing=_missing_cifar10,
+    )
+)
+register_dataset(
+    Dataset(
+        name="cifar10.1",
+        title="CIFAR-10.1 (Recht et al., 2018)",
+        classes=10,
+        images="2,000 (v6) and 2,021 (v4)",
+        size="12 MiB",
+        get="Get the folder datasets of https://github.com/modestyachts/CIFAR-10.1",
+        layout="""
+cifar10.1_v6_data.npy, cifar10.1_v6_labels.npy
+cifar10.1_v4_data.npy, cifar10.1_v4_labels.npy
+""",
+        open=_CIFAR10_1.open,
+        splits=tuple(_CIFAR10_1.counts),
+        preprocessing=plain_scaling(32),
+        missing=_CIFAR10_1.missing,
+    )
+)
+register_dataset(
+    Dataset(
+        name="cifar10-c",
+        title="CIFAR-10-C (Hendrycks & Dietterich, 2019)",
+        classes=10,
+        images="10,000 × 19 corruptions × 5 severities = 950,000",
+        size="2.7 GiB",
+        get="Get CIFAR-10-C.tar from https://zenodo.org/records/2535967 and unpack it",
+        layout="""
+labels.npy
+gaussian_noise.npy, shot_noise.npy, … (19 files, uint8 50,000×32×32×3, severities in order)
+""",
+        open=_open_cifar10_c,
+        shifts=(*TEST, *DEV),
+        shift_kind="corruption",
+        severities=True,
+        dev=DEV,
+        stand_ins=STAND_INS,
+        preprocessing=plain_scaling(32),
+        missing=_missing_cifar10_c,
+        check=_open_cifar10_c,
     )
 )

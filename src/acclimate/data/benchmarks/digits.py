@@ -1,52 +1,35 @@
-"""MNIST in its published idx files or as .npz."""
+"""MNIST, USPS and SVHN in their published files, or as .npz."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import math
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acclimate.data.arrays import ArraySource
-from acclimate.data.benchmarks.array_sets import (
-    array_source,
-    check_count,
-    check_images,
-    find_file,
-    labelled_npz,
-    plain_scaling,
-)
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.array_sets import Arrays, ArraySet, plain_scaling, sound_labels
+from acclimate.data.benchmarks.registry import Dataset, register_dataset
 from acclimate.errors import AcclimateError
 
-__all__ = ["DIGITS", "open_mnist", "read_idx"]
+__all__ = ["DIGITS"]
 
 DIGITS = tuple(str(digit) for digit in range(10))
-_COUNTS = {"test": 10_000, "train": 60_000}
-_STEMS = {"test": "t10k", "train": "train"}
-_FOLDERS = ("", "raw/", "MNIST/raw/")
 _UNSIGNED_BYTES = 0x08
+_USPS_SIDE = 16
 
 
-def open_mnist(request: Request) -> ArraySource:
-    """The digits of a split, 28×28 and grey."""
-    split = request.split or "test"
-    npz = find_file(request.root, [f"mnist-{split}.npz"])
-    if npz is not None:
-        where = npz
-        images, labels = labelled_npz(npz)
-    else:
-        where = _want(request, split, "images", 3)
-        images, labels = read_idx(where), read_idx(_want(request, split, "labels", 1))
-    check_images(images, (28, 28), where=where)
-    check_count(request, str(where), len(images), _COUNTS[split])
-    return array_source(request, images, labels, class_names=DIGITS, where=where)
+def _read_mnist(paths: Sequence[Path]) -> Arrays:
+    images, labels = map(_read_idx, paths)
+    return images, labels
 
 
-def read_idx(path: Path) -> NDArray[np.uint8]:
+def _read_idx(path: Path) -> NDArray[np.uint8]:
     """The array in an idx file of bytes, packed (.gz) or not.
 
     The format: two zero bytes, the type (8 for unsigned bytes), the number of axes, the length of
@@ -70,31 +53,110 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def _want(request: Request, split: str, kind: str, axes: int) -> Path:
-    path = _find(request.root, split, kind, axes)
-    if path is None:
-        name = f"{_STEMS[split]}-{kind}-idx{axes}-ubyte"
-        request.refuse(f"expected {name}.gz (or unpacked) of MNIST in {request.root}")
-    return path
-
-
-def _find(root: Path, split: str, kind: str, axes: int) -> Path | None:
-    stem = f"{_STEMS[split]}-{kind}"
-    # Some unpackers make a dot of the second hyphen.
-    names = [f"{stem}{sign}idx{axes}-ubyte{end}" for sign in "-." for end in ("", ".gz")]
-    return find_file(root, [folder + name for folder in _FOLDERS for name in names])
-
-
-def _missing(root: Path) -> list[str]:
-    parts: list[tuple[str, int]] = [("images", 3), ("labels", 1)]
+def _mnist_files(split: str) -> list[list[str]]:
+    stem = {"test": "t10k", "train": "train"}[split]
     return [
-        f"{_STEMS[split]}-{kind}-idx{axes}-ubyte.gz"
-        for split in _COUNTS
-        if find_file(root, [f"mnist-{split}.npz"]) is None
-        for kind, axes in parts
-        if _find(root, split, kind, axes) is None
+        [
+            # Some unpackers make a dot of the second hyphen.
+            f"{folder}{stem}-{kind}{sign}idx{axes}-ubyte{end}"
+            for folder in ("", "raw/", "MNIST/raw/")
+            for sign in "-."
+            for end in (".gz", "")
+        ]
+        for kind, axes in (("images", 3), ("labels", 1))
     ]
 
+
+def _read_usps(paths: Sequence[Path]) -> Arrays:
+    """Images and labels of USPS as LIBSVM's page has it, packed (.bz2) or not.
+
+    A line is a label, 1 to 10 for the digits 0 to 9, and ``number:value`` for the pixels 1 to 256.
+    Values from -1 to 1 become 0 to 255, rounded. A pixel that is left out is 0, as everywhere in
+    that format.
+    """
+    (path,) = paths
+    try:
+        content = path.read_bytes()
+        content = bz2.decompress(content) if content[:3] == b"BZh" else content
+        lines = content.decode("ascii").splitlines()
+    except (OSError, ValueError) as error:
+        raise AcclimateError(f"cannot read {path}: {error}") from error
+    lines = [line for line in lines if line.strip()]
+    values = np.zeros((len(lines), _USPS_SIDE * _USPS_SIDE))
+    labels = np.empty(len(lines), np.int64)
+    for row, line in enumerate(lines):
+        label, *pixels = line.split()
+        try:
+            labels[row] = int(label) - 1
+            for pixel in pixels:
+                number, _, value = pixel.partition(":")
+                place = int(number)
+                if place < 1:  # would count from the end
+                    raise IndexError(place)
+                values[row, place - 1] = float(value)
+        except (ValueError, IndexError, OverflowError) as error:
+            raise AcclimateError(
+                "expected a label and pixels as number:value, numbers 1 to "
+                f"{_USPS_SIDE * _USPS_SIDE}, in line {row + 1} of {path}, got {line!r:.60}"
+            ) from error
+    # Not >, since NaN is to be caught, too.
+    wrong = np.flatnonzero(~(np.abs(values) <= 1).all(axis=1))
+    if len(wrong):
+        raise AcclimateError(
+            f"expected pixels from -1 to 1 in {path}, got others in {len(wrong)} lines (first: "
+            f"{wrong[0] + 1})"
+        )
+    images = np.rint((values + 1) * 127.5).astype(np.uint8)
+    return images.reshape(-1, _USPS_SIDE, _USPS_SIDE), labels
+
+
+def _read_svhn(paths: Sequence[Path]) -> Arrays:
+    """Digits 32×32 in colour. The whole file is read (``extra``: 1.5 GiB)."""
+    (path,) = paths
+    try:
+        from scipy.io import loadmat
+    except ImportError as error:
+        raise AcclimateError(
+            "SVHN comes as .mat files, which need scipy; pip install scipy"
+        ) from error
+    try:
+        content: dict[str, Any] = loadmat(path)
+    except Exception as error:  # on broken bytes scipy raises nearly anything
+        raise AcclimateError(f"expected a readable MATLAB file at {path}, got: {error}") from error
+    missing = [name for name in ("X", "y") if not isinstance(content.get(name), np.ndarray)]
+    if missing:
+        raise AcclimateError(f"expected the arrays X and y in {path}, got no {missing[0]}")
+    stored: NDArray[Any] = content["X"]
+    # Height, width, colour, image: the last axis first, and colour before height.
+    images = stored.transpose(3, 2, 0, 1) if stored.ndim == 4 else stored
+    raw = sound_labels(content["y"], count=len(images), classes=10, where=path, first=1)
+    return images, (raw.numpy() + 1) % 10  # the files write 10 for the digit 0
+
+
+_MNIST = ArraySet(
+    class_names=DIGITS,
+    counts={"test": (10_000,), "train": (60_000,)},
+    shapes=((28, 28),),
+    files=_mnist_files,
+    read=_read_mnist,
+    npz="mnist",
+)
+_USPS = ArraySet(
+    class_names=DIGITS,
+    counts={"test": (2_007,), "train": (7_291,)},
+    shapes=((_USPS_SIDE, _USPS_SIDE),),
+    files=lambda split: [["usps.t.bz2", "usps.t"] if split == "test" else ["usps.bz2", "usps"]],
+    read=_read_usps,
+    npz="usps",
+)
+_SVHN = ArraySet(
+    class_names=DIGITS,
+    counts={"test": (26_032,), "train": (73_257,), "extra": (531_131,)},
+    shapes=((3, 32, 32),),
+    files=lambda split: [[f"{split}_32x32.mat"]],
+    read=_read_svhn,
+    optional=("extra",),  # not needed for any published comparison of adaptation
+)
 
 register_dataset(
     Dataset(
@@ -109,9 +171,44 @@ t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz (packed or not)
 train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz
 or mnist-test.npz, mnist-train.npz (arrays images and labels)
 """,
-        open=open_mnist,
-        splits=("test", "train"),
+        open=_MNIST.open,
+        splits=tuple(_MNIST.counts),
         preprocessing=plain_scaling(28, channels=1),
-        missing=_missing,
+        missing=_MNIST.missing,
+    )
+)
+register_dataset(
+    Dataset(
+        name="usps",
+        title="USPS digits (Hull, 1994)",
+        classes=10,
+        images="2,007 test and 7,291 training",
+        size="8 MiB",
+        get="Get usps.t.bz2 and usps.bz2 from "
+        "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html#usps (usps.h5, "
+        "another copy in use, is not read: h5py would be needed)",
+        layout="""
+usps.t.bz2, usps.bz2 (packed or not)
+or usps-test.npz, usps-train.npz (arrays images and labels)
+""",
+        open=_USPS.open,
+        splits=tuple(_USPS.counts),
+        preprocessing=plain_scaling(_USPS_SIDE, channels=1),
+        missing=_USPS.missing,
+    )
+)
+register_dataset(
+    Dataset(
+        name="svhn",
+        title="SVHN, cropped digits (Netzer et al., 2011)",
+        classes=10,
+        images="26,032 test, 73,257 training and 531,131 extra",
+        size="61 MiB (test), 174 MiB (train), 1.2 GiB (extra)",
+        get="Get the files of format 2 from http://ufldl.stanford.edu/housenumbers/",
+        layout="test_32x32.mat, train_32x32.mat, extra_32x32.mat",
+        open=_SVHN.open,
+        splits=tuple(_SVHN.counts),
+        preprocessing=plain_scaling(32),
+        missing=_SVHN.missing,
     )
 )

@@ -26,14 +26,14 @@ from acclimate.data.decode import to_eight_bit
 from acclimate.data.files import find_images
 from acclimate.errors import AcclimateError
 
-__all__ = ["build_mnist_m", "open_mnist_m"]
+__all__ = ["build_mnist_m"]
 
 # As published, and as made anew from all of MNIST (`build_mnist_m`). The paper states the latter.
 _COUNTS = {"test": (9_001, 10_000), "train": (59_001, 60_000)}
 _FOLDERS = ("", "mnist_m/")
 
 
-def open_mnist_m(request: Request) -> ImageSource:
+def _open(request: Request) -> ImageSource:
     """The images of a split, in colour; 32×32 as published."""
     split = request.split or "test"
     npz = find_file(request.root, [f"mnist-m-{split}.npz"])
@@ -92,28 +92,6 @@ def _missing(root: Path) -> list[str]:
     return missing
 
 
-register_dataset(
-    Dataset(
-        name="mnist-m",
-        title="MNIST-M (Ganin & Lempitsky, 2015)",
-        classes=10,
-        images="9,001 test and 59,001 training",
-        size="about 160 MB",
-        get="Get mnist_m.tar.gz by way of http://yaroslav.ganin.net and unpack it; or make the set "
-        "from MNIST and photos with acclimate.data.benchmarks.mnist_m.build_mnist_m",
-        layout="""
-mnist_m_test/00000000.png …, mnist_m_test_labels.txt
-mnist_m_train/00000000.png …, mnist_m_train_labels.txt
-or mnist-m-test.npz, mnist-m-train.npz (arrays images and labels)
-""",
-        open=open_mnist_m,
-        splits=("test", "train"),
-        preprocessing=plain_scaling(32),
-        missing=_missing,
-    )
-)
-
-
 _Photo = Callable[[], NDArray[np.uint8]]
 
 
@@ -132,11 +110,11 @@ def build_mnist_m(
     there is ink its negative. Grey photos count as colour with three equal channels.
 
     The defaults make images like the published ones, which say more than the article: there any
-    ink is full ink, and the digit lies as it is in the middle of 32×32 pixels. (Turning the ink of
+    ink is full ink, and the digit lies unchanged in the middle of 32×32 pixels. (Turning the ink of
     the published test images back under that mask lowers the differences between neighbouring
     pixels by a third; resized digits and other thresholds do worse or even raise them.)
 
-    Photo and place are drawn anew for each digit from ``seed`` and the digit's number alone, so
+    Photo and place are drawn anew for each digit from ``seed`` and the digit's index alone, so
     the first hundred images are the same whether a hundred digits are given or all.
 
     Args:
@@ -176,11 +154,11 @@ def build_mnist_m(
         places[index] = generator.random(2)
     result = np.empty((count, height, width, 3), np.uint8)
     # Photo by photo, so that each is decoded once and one at a time is in memory.
-    for number in np.unique(chosen).tolist():
-        name, read = sources[number]
+    for which in np.unique(chosen).tolist():
+        name, read = sources[which]
         photo = _as_colour(read(), name, at_least=(height, width))
         room = np.array([photo.shape[0] - height + 1, photo.shape[1] - width + 1])
-        for index in np.flatnonzero(chosen == number).tolist():
+        for index in np.flatnonzero(chosen == which).tolist():
             top, left = (places[index] * room).astype(np.int64)
             piece = photo[top : top + height, left : left + width].astype(np.int16)
             result[index] = np.abs(piece - digits[index, :, :, None])
@@ -209,7 +187,7 @@ def _reader(path: Path) -> _Photo:
                 return np.asarray(to_eight_bit(image), dtype=np.uint8)
         except Exception as error:  # on broken bytes Pillow's readers raise nearly anything
             raise AcclimateError(
-                f"the photo {path} cannot be read ({error}); remove or mend it"
+                f"the photo {path} cannot be read ({error}); remove or repair it"
             ) from error
 
     return read
@@ -225,3 +203,25 @@ def _as_colour(photo: NDArray[Any], name: str, *, at_least: tuple[int, int]) -> 
             "remove or enlarge it"
         )
     return photo if photo.ndim == 3 else np.repeat(photo[:, :, None], 3, axis=2)
+
+
+register_dataset(
+    Dataset(
+        name="mnist-m",
+        title="MNIST-M (Ganin & Lempitsky, 2015)",
+        classes=10,
+        images="9,001 test and 59,001 training",
+        size="about 160 MB",
+        get="Get mnist_m.tar.gz by way of http://yaroslav.ganin.net and unpack it; or make the set "
+        "from MNIST and photos with acclimate.data.benchmarks.build_mnist_m",
+        layout="""
+mnist_m_test/00000000.png …, mnist_m_test_labels.txt
+mnist_m_train/00000000.png …, mnist_m_train_labels.txt
+or mnist-m-test.npz, mnist-m-train.npz (arrays images and labels)
+""",
+        open=_open,
+        splits=("test", "train"),
+        preprocessing=plain_scaling(32),
+        missing=_missing,
+    )
+)

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from acclimate.data.base import ImageSource
-from acclimate.data.benchmarks.array_sets import StandardizedSource, check_count
+import torch
+from torch import Tensor
+
+from acclimate.data.base import ImageSource, digest
+from acclimate.data.benchmarks.array_sets import check_count
 from acclimate.data.benchmarks.class_folders import check_listed, listed_source
 from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
 from acclimate.data.preprocessing import Preprocessing
@@ -29,69 +32,19 @@ __all__ = [
 ]
 
 FMOW_CLASSES = (
-    "airport",
-    "airport_hangar",
-    "airport_terminal",
-    "amusement_park",
-    "aquaculture",
-    "archaeological_site",
-    "barn",
-    "border_checkpoint",
-    "burial_site",
-    "car_dealership",
-    "construction_site",
-    "crop_field",
-    "dam",
-    "debris_or_rubble",
-    "educational_institution",
-    "electric_substation",
-    "factory_or_powerplant",
-    "fire_station",
-    "flooded_road",
-    "fountain",
-    "gas_station",
-    "golf_course",
-    "ground_transportation_station",
-    "helipad",
-    "hospital",
-    "impoverished_settlement",
-    "interchange",
-    "lake_or_pond",
-    "lighthouse",
-    "military_facility",
-    "multi-unit_residential",
-    "nuclear_powerplant",
-    "office_building",
-    "oil_or_gas_facility",
-    "park",
-    "parking_lot_or_garage",
-    "place_of_worship",
-    "police_station",
-    "port",
-    "prison",
-    "race_track",
-    "railway_bridge",
-    "recreational_facility",
-    "road_bridge",
-    "runway",
-    "shipyard",
-    "shopping_mall",
-    "single-unit_residential",
-    "smokestack",
-    "solar_farm",
-    "space_facility",
-    "stadium",
-    "storage_tank",
-    "surface_mine",
-    "swimming_pool",
-    "toll_booth",
-    "tower",
-    "tunnel_opening",
-    "waste_disposal",
-    "water_treatment_facility",
-    "wind_farm",
-    "zoo",
-)
+    "airport", "airport_hangar", "airport_terminal", "amusement_park", "aquaculture",
+    "archaeological_site", "barn", "border_checkpoint", "burial_site", "car_dealership",
+    "construction_site", "crop_field", "dam", "debris_or_rubble", "educational_institution",
+    "electric_substation", "factory_or_powerplant", "fire_station", "flooded_road", "fountain",
+    "gas_station", "golf_course", "ground_transportation_station", "helipad", "hospital",
+    "impoverished_settlement", "interchange", "lake_or_pond", "lighthouse", "military_facility",
+    "multi-unit_residential", "nuclear_powerplant", "office_building", "oil_or_gas_facility",
+    "park", "parking_lot_or_garage", "place_of_worship", "police_station", "port", "prison",
+    "race_track", "railway_bridge", "recreational_facility", "road_bridge", "runway",
+    "shipyard", "shopping_mall", "single-unit_residential", "smokestack", "solar_farm",
+    "space_facility", "stadium", "storage_tank", "surface_mine", "swimming_pool", "toll_booth",
+    "tower", "tunnel_opening", "waste_disposal", "water_treatment_facility", "wind_farm", "zoo",
+)  # fmt: skip
 
 
 # 2015-06-01T10:20:30Z; only in universal time does the text's year decide the split.
@@ -241,7 +194,7 @@ def open_rxrx1(request: Request) -> ImageSource:
     names = tuple(f"siRNA {number}" for number in range(1139))
     own = request.preprocessing is None
     source = _open(request, _RXRX1, names, preprocessing=_RXRX1_PIXELS if own else None)
-    return StandardizedSource(source) if own else source
+    return _StandardizedSource(source) if own else source
 
 
 def open_fmow(request: Request) -> ImageSource:
@@ -250,6 +203,42 @@ def open_fmow(request: Request) -> ImageSource:
     ``val`` was taken from 2013, ``test`` from 2016; training and ``id_`` splits are older.
     """
     return _open(request, _FMOW, FMOW_CLASSES)
+
+
+def _standardize(images: Tensor) -> Tensor:
+    """Centre and scale each channel of each uint8 image by its own mean and deviation.
+
+    A channel of one value only is centred and not scaled.
+
+    >>> _standardize(torch.tensor([[[[0, 255]]], [[[7, 7]]]], dtype=torch.uint8)).flatten()
+    tensor([-0.7071,  0.7071,  0.0000,  0.0000])
+    """
+    pixels = images.to(torch.float32) / 255
+    std, mean = torch.std_mean(pixels, dim=(2, 3), keepdim=True)
+    return (pixels - mean) / torch.where(std == 0, 1.0, std)
+
+
+class _StandardizedSource(ImageSource):
+    """Another source's uint8 images, as model input."""
+
+    def __init__(self, inner: ImageSource) -> None:
+        self._inner = inner
+        super().__init__(
+            names=inner.names,
+            labels=inner.labels,
+            class_names=inner.class_names,
+            preprocessing=None,
+            skipped=inner.skipped,
+            scoring=inner.scoring,
+        )
+
+    def read(self, indices: Tensor) -> Tensor:
+        """The images at these indices, float32 N×C×H×W."""
+        return _standardize(self._inner.read(indices))
+
+    def fingerprint(self) -> str:
+        """The other source's digest, marked: the same images are another input here."""
+        return digest([self._inner.fingerprint().encode(), b"standardized"])
 
 
 @dataclass(frozen=True, kw_only=True)
