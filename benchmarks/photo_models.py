@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from acclimate.data import Preprocessing
 from acclimate.models import LoadedModel, imagenet_classes
-from acclimate.models.torchvision_import import import_torchvision
+from acclimate.models.libraries import import_torchvision
 
 STAGES = {2: "layer1", 3: "layer2", 4: "layer3", 5: "layer4"}
 LITE_BLOCKS = (1, 2, 2, 3, 3, 4, 1)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from acclimate.models import load
-from acclimate.models.torchvision_import import import_torchvision
+from acclimate.models.libraries import import_torchvision
 
 __all__ = ["CASES", "ON_CPU", "ON_GPU", "Case"]
 

@@ -16,7 +16,7 @@ from acclimate.acceleration.norm import FusedNorm, Pool, Statistics, fused_norm,
 from acclimate.errors import AcclimateWarning
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.models.torchvision_import import import_torchvision
+from acclimate.models.libraries import import_torchvision
 from nets import Residual
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from acclimate.errors import AcclimateError
-from acclimate.models.torchvision_import import import_torchvision
+from acclimate.models.libraries import import_torchvision
 
 MODULES = ("step_models", "step_timing", "step")
 SIDES = ["eager", "exact", "auto", "max", "inference", "inference, auto"]

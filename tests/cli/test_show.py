@@ -15,8 +15,8 @@ import torch
 from acclimate.cli import main
 from acclimate.methods.registry import get_recipe
 from acclimate.models.checkpoints import checkpoints
+from acclimate.models.libraries import import_torchvision
 from acclimate.models.networks.depth26 import ResNet26
-from acclimate.models.torchvision_import import import_torchvision
 from acclimate.recipe import Recipe
 from torch_free import run_without_torch
 
@@ -177,12 +177,12 @@ def test_a_model_on_the_hub_is_not_fetched(capfd):
     assert "Retrying" not in err
 
 
-def test_layers_that_wait_for_pictures(capfd, tmp_path: Path, monkeypatch):
+def test_layers_that_wait_for_images(capfd, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = "from torch import nn\ndef net():\n    return nn.Sequential(nn.LazyConv2d(2, 3))\n"
     (tmp_path / "lazy_for_show.py").write_text(code)
     assert main(["show", "model", "py:lazy_for_show:net"]) == 2
-    assert "LazyConv2d as 0, which waits for its first pictures" in capfd.readouterr().err
+    assert "LazyConv2d as 0, which waits for its first images" in capfd.readouterr().err
 
 
 def test_another_class_count(capfd, tmp_path: Path):

@@ -15,8 +15,8 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard.guard import Guard, Watch, make_guard
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
+from acclimate.models.libraries import import_torchvision
 from acclimate.models.networks.digits import load_digits_model
-from acclimate.models.torchvision_import import import_torchvision
 
 CLEAN, LABELS = (part[:400] for part in digits("held-out"))
 BLURRED = corrupt(CLEAN, "gaussian_blur", 4, preset="cifar", seed=0)

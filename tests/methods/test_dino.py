@@ -16,7 +16,7 @@ from acclimate.methods.dino import Dino, DinoHead
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.views import random_crops
 from acclimate.models import load
-from acclimate.models.torchvision_import import import_torchvision
+from acclimate.models.libraries import import_torchvision
 from acclimate.parts.base import Step
 
 SMALL = {

@@ -13,7 +13,7 @@ from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.sar import EarlyAffine, Recovery, SharpnessAware, norm_stages
-from acclimate.models.torchvision_import import import_torchvision
+from acclimate.models.libraries import import_torchvision
 from acclimate.parts.selectors import NormAffine
 from nets import CLASSES, bn_net, gn_net, images, tiny_vit
 from plain import (

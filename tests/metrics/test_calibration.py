@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from acclimate.errors import AcclimateError
 from acclimate.metrics import Calibration, ece
-from acclimate.models.torchvision_import import import_torchvision
+from acclimate.models.libraries import import_torchvision
 
 import_torchvision()  # torchmetrics imports it too, and fails where it does not fit torch
 torchmetrics = pytest.importorskip("torchmetrics.functional.classification")

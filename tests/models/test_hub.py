@@ -14,9 +14,8 @@ from safetensors.torch import save_file
 
 from acclimate.errors import AcclimateError
 from acclimate.models import load
-from acclimate.models.hub import hub_answers, kept_offline
+from acclimate.models.libraries import hub_answers, import_torchvision, kept_offline
 from acclimate.models.loading import outline
-from acclimate.models.torchvision_import import import_torchvision
 
 if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("timm") is None:
     pytest.skip("needs transformers and timm", allow_module_level=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from acclimate.models import imagenet_classes
-from acclimate.models.imagenet import with_imagenet_ids
+from acclimate.models.sources import with_imagenet_ids
 
 # The ten classes of imagenette.
 IMAGENETTE = {

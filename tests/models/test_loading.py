@@ -14,8 +14,8 @@ from torch import nn
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import LoadedModel, builtin, list_models, load, norm_layers, register_builtin
+from acclimate.models.libraries import import_optional
 from acclimate.models.networks.digits import load_digits_model
-from acclimate.models.sources import import_optional
 from acclimate.registry import Registry
 
 

@@ -15,9 +15,9 @@ from torch import nn
 
 from acclimate.errors import AcclimateError
 from acclimate.models import list_models, load, paper
+from acclimate.models.libraries import import_torchvision
 from acclimate.models.loading import outline
 from acclimate.models.paper import PaperModel, find_record, paper_names, preset_name
-from acclimate.models.torchvision_import import import_torchvision
 from acclimate.presets import find_preset
 
 if importlib.util.find_spec("timm") is None:

@@ -15,9 +15,9 @@ from safetensors.torch import save_file
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import load
+from acclimate.models.libraries import import_torchvision
 from acclimate.models.loading import origin, outline
 from acclimate.models.source_hf import preprocessing_from_hf
-from acclimate.models.torchvision_import import import_torchvision
 
 if importlib.util.find_spec("transformers") is None:
     pytest.skip("needs transformers", allow_module_level=True)

@@ -16,10 +16,10 @@ from torch import nn
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import imagenet_classes, list_models, load, norm_layers, preprocessing_of
+from acclimate.models.libraries import import_torchvision
 from acclimate.models.loading import origin, outline
 from acclimate.models.source_timm import preprocessing_from_timm
 from acclimate.models.sources import Origin
-from acclimate.models.torchvision_import import import_torchvision
 
 if importlib.util.find_spec("timm") is None:
     pytest.skip("needs timm", allow_module_level=True)

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models import imagenet_classes, list_models, load
+from acclimate.models.libraries import import_torchvision
 from acclimate.models.loading import origin, outline
 from acclimate.models.source_torchvision import _options
 from acclimate.models.sources import Origin
-from acclimate.models.torchvision_import import import_torchvision
 
 if importlib.util.find_spec("torchvision") is None:
     pytest.skip("needs torchvision", allow_module_level=True)

@@ -10,9 +10,9 @@ from torch import nn
 
 from acclimate.errors import AcclimateError
 from acclimate.models import load, norm_layers
+from acclimate.models.libraries import import_torchvision
 from acclimate.models.networks.vision_transformer import VisionTransformer
 from acclimate.models.outputs import find_classifier
-from acclimate.models.torchvision_import import import_torchvision
 from acclimate.parts.adapters import transformer_sublayers
 
 

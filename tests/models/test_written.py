@@ -19,7 +19,7 @@ from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models import LoadedModel, load
-from acclimate.models.torchvision_import import import_torchvision
+from acclimate.models.libraries import import_torchvision
 from acclimate.models.written import Written, read_written, written_record
 
 PETS = ClassList(("ant", "bee", "cat", "dog", "eel"), ids=("n1", "n2", "n3", "n4", "n5"))
@@ -169,5 +169,5 @@ def test_the_whole_of_what_is_damaged_above_is_read(tmp_path: Path) -> None:
 def test_text_that_is_no_json(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"weight": torch.zeros(2)}, path, metadata={"record": "cake"})
-    with pytest.raises(AcclimateError, match=r"could not read .*model\.safetensors"):
+    with pytest.raises(AcclimateError, match=r"record .* in .*model\.safetensors is damaged"):
         read_written(path)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
+from acclimate.models.libraries import import_torchvision
 from acclimate.models.outputs import find_classifier
-from acclimate.models.torchvision_import import import_torchvision
 from acclimate.parts.adapters import transformer_sublayers
 from acclimate.parts.selectors import Adapters, All, LastLayer, Linear, NormAffine
 from nets import bn_net, gn_net, images, tiny_vit

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acclimate.models.torchvision_import import import_torchvision
+from acclimate.models.libraries import import_torchvision
 
 CLASSES = 5
 torch.set_num_threads(1)  # These nets are too small to share out.

@@ -5,9 +5,9 @@
 ['acclimate:digits'...]
 """
 
+from acclimate.data.labels import imagenet_classes
 from acclimate.models.builtin import register_builtin, want_trained
 from acclimate.models.filling import fill
-from acclimate.models.imagenet import imagenet_classes
 from acclimate.models.loading import as_loaded, list_models, load
 from acclimate.models.record import LoadedModel, norm_layers
 from acclimate.models.source_timm import preprocessing_of

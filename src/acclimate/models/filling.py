@@ -19,6 +19,9 @@ _STAGED = "layer1.0.conv1.weight"
 # What stands beside it in the networks whose names are ours: kuangliu's, and those of depth 26.
 _BESIDE = (("linear.weight",), ("fc.weight", "bn.weight"))
 _WIDE_BLOCK = re.compile(r"block([123])\.layer\.(\d+)\.(.+)")
+# The files torchvision publishes for DenseNets have names with a dot too many: norm.1 for norm1.
+_DENSE = "features.denseblock1.denselayer1.norm1.weight"
+_OLD_DENSE = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
 _SHORTCUT = re.compile(r"^(?:convShortcut|conv_shortcut)\b")
 # Some nets scale their own input and keep what they scale by: mu, model.sigma, normalize.mean, …
 _MEAN = re.compile(r"(?:^|\.)(?:mu|mean)$")
@@ -42,7 +45,9 @@ def to_ours(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         all(prefix + name in state for name in names) for names in _BESIDE
     ):
         return _bare(state, prefix)
-    return dict(state)
+    state = {_OLD_DENSE.sub(r"\1\2", name): value for name, value in state.items()}
+    prefix = _prefix(state, _DENSE)
+    return state if prefix is None else _bare(state, prefix)
 
 
 def colour_scale(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,34 +11,35 @@ from torch import nn
 
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.models import source_timm, source_torchvision
 from acclimate.models.builtin import builtin_names, load_builtin
 from acclimate.models.paper import load_paper, outline_paper, paper_names
 from acclimate.models.record import LoadedModel
 from acclimate.models.source_hf import load_hf, origin_hf, outline_hf
 from acclimate.models.source_python import load_python
-from acclimate.models.sources import Origin, Request, Source
+from acclimate.models.source_timm import find_timm, preprocessing_of, timm_names
+from acclimate.models.source_torchvision import find_torchvision, torchvision_names
+from acclimate.models.sources import Entry, Origin, Request, Source, load_entry, outline_entry
 from acclimate.models.written import read_written
 
 __all__ = ["as_loaded", "list_models", "load", "origin", "outline"]
+
+
+def _library(find: Callable[[Request], Entry], names: Callable[[], list[str]]) -> Source:
+    return Source(
+        load=lambda request: load_entry(find(request), request),
+        outline=lambda request: outline_entry(find(request), request),
+        origin=lambda request: find(request).origin,
+        names=names,
+    )
+
 
 _SOURCES = {
     "acclimate": Source(load=load_builtin, names=builtin_names),
     "hf": Source(load=load_hf, outline=outline_hf, origin=origin_hf),
     "paper": Source(load=load_paper, names=paper_names, outline=outline_paper),
     "py": Source(load=load_python),
-    "timm": Source(
-        load=source_timm.load_timm,
-        names=source_timm.timm_names,
-        outline=source_timm.outline_timm,
-        origin=source_timm.origin_timm,
-    ),
-    "torchvision": Source(
-        load=source_torchvision.load_torchvision,
-        names=source_torchvision.torchvision_names,
-        outline=source_torchvision.outline_torchvision,
-        origin=source_torchvision.origin_torchvision,
-    ),
+    "timm": _library(find_timm, timm_names),
+    "torchvision": _library(find_torchvision, torchvision_names),
 }
 _FORMS = (
     "acclimate:NAME, paper:NAME, timm:NAME, torchvision:NAME[@WEIGHTS], hf:NAME_OR_DIR, "
@@ -62,7 +64,7 @@ def as_loaded(
             f"expected a torch.nn.Module or a loaded model, got {type(model).__name__}; "
             "acclimate.models.load('timm:resnet50') loads one by name"
         )
-    found = preprocessing or source_timm.preprocessing_of(model)
+    found = preprocessing or preprocessing_of(model)
     return LoadedModel(name=type(model).__name__, model=model, preprocessing=found)
 
 

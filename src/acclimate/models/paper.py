@@ -6,26 +6,27 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor, nn
 
 from acclimate.data.labels import imagenet_classes
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.models.dino import DinoClassifier, load_dino
+from acclimate.models.filling import fill
 from acclimate.models.record import LoadedModel
-from acclimate.models.source_timm import load_timm, outline_timm
-from acclimate.models.source_torchvision import load_torchvision, outline_torchvision
-from acclimate.models.sources import Request, no_class_count
+from acclimate.models.source_timm import find_timm
+from acclimate.models.source_torchvision import find_torchvision
+from acclimate.models.sources import Entry, Request, load_entry, no_class_count, outline_entry
+from acclimate.models.weights import load_weights
 
 __all__ = ["PaperModel", "find_record", "load_paper", "outline_paper", "paper_names", "preset_name"]
 
-_LOADERS = {"timm": load_timm, "torchvision": load_torchvision}
-_OUTLINES = {"timm": outline_timm, "torchvision": outline_torchvision}
+_LIBRARIES = {"timm": find_timm, "torchvision": find_torchvision}
 _HALF = (0.5, 0.5, 0.5)
 _DINO = "vit-s16-dino"
 
@@ -117,40 +118,42 @@ def preset_name(spec: str) -> str:
 
 
 def load_paper(request: Request) -> LoadedModel:
-    """Answer a request for one of the paper's models."""
+    """One of the paper's models."""
     record = find_record(request.name)
     if request.weights is None and record.weights == "file":
         raise AcclimateError(
             f"expected a weights file: no library brings it; {record.how_to_get()}"
         )
     checked = None if request.weights is None else _checked(record, request.weights)
-    library, _, name = record.architecture.partition(":")
     if record.name == _DINO:
-        names = [url.rpartition("/")[2] for url in record.files]
-        loaded = load_dino(request, name, file_names=names, check=partial(_checked, record))
+        loaded = _load_dino(record, request)
     else:
         try:
-            loaded = _LOADERS[library](replace(request, name=name))
+            loaded = load_entry(_entry(record, request), request)
         except AcclimateError as error:
             if request.weights is not None or request.num_classes is not None:
                 raise
             raise AcclimateError(f"{error}. Published at {', '.join(record.files)}") from error
-    return _dressed(replace(loaded, source=checked or loaded.source), record)
+    return _as_recorded(replace(loaded, source=checked or loaded.source), record)
 
 
 def outline_paper(request: Request) -> LoadedModel:
     """The shapes of one of the paper's models, without its weights."""
     record = find_record(request.name)
-    library, _, name = record.architecture.partition(":")
     if record.name == _DINO:
         no_class_count(request)
-    bare = _OUTLINES[library](replace(request, name=name))
+    bare = outline_entry(_entry(record, request), request)
     with torch.device("meta"):
-        return _dressed(bare, record)
+        return _as_recorded(bare, record)
 
 
-def _dressed(loaded: LoadedModel, record: PaperModel) -> LoadedModel:
-    """An architecture under the record's name, with its classifier, and fed as the record says."""
+def _entry(record: PaperModel, request: Request) -> Entry:
+    library, _, name = record.architecture.partition(":")
+    return _LIBRARIES[library](replace(request, name=name))
+
+
+def _as_recorded(loaded: LoadedModel, record: PaperModel) -> LoadedModel:
+    """An architecture under the record's name, with its classifier and preprocessing."""
     model = loaded.model
     if record.name == _DINO and not isinstance(model, DinoClassifier):
         model = DinoClassifier(model)
@@ -169,8 +172,11 @@ def _checked(record: PaperModel, path: Path) -> str:
         raise AcclimateError(f"no weights file {path}; check the path, or {record.how_to_get()}")
     if not record.sha256 or not path.is_file() or not os.access(path, os.R_OK):
         return str(path)  # what cannot be read is refused, with the reason, by load_weights
+    sha256 = hashlib.sha256()
     with path.open("rb") as file:
-        digest = _sha256(file)
+        while block := file.read(1 << 20):
+            sha256.update(block)
+    digest = sha256.hexdigest()
     if digest.startswith(record.sha256):
         return f"{path} (the published file by its sha256)"
     if any(start in path.name for start in record.sha256):
@@ -182,8 +188,36 @@ def _checked(record: PaperModel, path: Path) -> str:
     return f"{path} (not the published file: its sha256 begins with {digest[:8]})"
 
 
-def _sha256(file: Any) -> str:
-    digest = hashlib.sha256()
-    while block := file.read(1 << 20):
-        digest.update(block)
-    return digest.hexdigest()
+class DinoClassifier(nn.Module):
+    """ViT-S as DINO's authors classify with it: a layer on the class tokens of the last blocks."""
+
+    def __init__(self, backbone: nn.Module, *, blocks: int = 4, classes: int = 1000) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.blocks = blocks
+        self.head = nn.Linear(blocks * int(backbone.num_features), classes)  # type: ignore[arg-type]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits."""
+        backbone: Any = self.backbone
+        layers = backbone.get_intermediate_layers(
+            images, n=self.blocks, return_prefix_tokens=True, norm=True
+        )
+        logits: Tensor = self.head(torch.cat([prefix[:, 0] for _, prefix in layers], dim=-1))
+        return logits
+
+
+def _load_dino(record: PaperModel, request: Request) -> LoadedModel:
+    """Both official files in a folder, or one file with the whole model (as ``adapt`` writes)."""
+    no_class_count(request)
+    assert request.weights is not None
+    backbone = _entry(record, request).build({}, None)
+    model = DinoClassifier(backbone)
+    parts: dict[Path, nn.Module] = {request.weights: model}
+    if request.weights.is_dir():
+        paths = (request.weights / url.rpartition("/")[2] for url in record.files)
+        parts = dict(zip(paths, (backbone, model.head), strict=True))
+    for path, part in parts.items():
+        _checked(record, path)
+        fill(part, load_weights(path, unsafe_pickle=request.unsafe_pickle), settled=True)
+    return LoadedModel(name=request.spec, model=model, source=str(request.weights))

@@ -8,26 +8,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.models.filling import fill
-from acclimate.models.hub import hub_address, hub_answers, kept_offline
-from acclimate.models.imagenet import with_imagenet_ids
+from acclimate.models.libraries import (
+    hub_address,
+    hub_answers,
+    import_optional,
+    import_torchvision,
+    kept_offline,
+)
 from acclimate.models.record import LoadedModel
 from acclimate.models.sources import (
-    NOT_LOADED,
+    Entry,
     Origin,
     Request,
-    check_class_count,
-    import_optional,
+    load_entry,
+    outline_entry,
     unreachable,
+    with_imagenet_ids,
 )
-from acclimate.models.torchvision_import import import_torchvision
-from acclimate.models.weights import load_weights
 
 __all__ = ["load_hf", "origin_hf", "outline_hf", "preprocessing_from_hf"]
 
@@ -108,47 +110,14 @@ def _scale(config: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, .
 
 
 def load_hf(request: Request) -> LoadedModel:
-    """Answer a request for a transformers model. Code that a repository brings is never run."""
-    transformers = _transformers()
-    local = _is_folder(request) or not hub_answers()
-    with kept_offline(when=local):
-        return _loaded(transformers, request, local=local)
-
-
-def _loaded(transformers: Any, request: Request, *, local: bool) -> LoadedModel:
-    config = _config(transformers, request, local=local)
-    if request.weights is None:
-        check_class_count(request, config.num_labels)
-        model = _published(transformers, request, local=local)
-        source = f"{request.name} of transformers"
-    else:
-        model, source = _from_file(transformers, config, request), str(request.weights)
-    own_classes = request.class_count not in (None, config.num_labels)
-    return LoadedModel(
-        name=request.spec,
-        model=model,
-        preprocessing=_preprocessing(transformers, request, local=local),
-        classes=None if own_classes else _classes(config),
-        source=source,
-    )
+    """A transformers model. Code that a repository brings is never run."""
+    return load_entry(_find(request, local=_is_folder(request) or not hub_answers()), request)
 
 
 def outline_hf(request: Request) -> LoadedModel:
     """The shapes of a transformers model, from a folder or from what was downloaded before."""
-    transformers = _transformers()
-    with kept_offline():
-        config = _config(transformers, request, local=True, why="nothing is downloaded for this")
-        preprocessing = _preprocessing(transformers, request, local=True)
-    check_class_count(request, config.num_labels)
-    with torch.device("meta"):
-        model = _bare(transformers, config, request).eval()
-    return LoadedModel(
-        name=request.spec,
-        model=model,
-        preprocessing=preprocessing,
-        classes=_classes(config),
-        source=NOT_LOADED,
-    )
+    entry = _find(request, local=True, why="nothing is downloaded for this")
+    return outline_entry(entry, request)
 
 
 def origin_hf(request: Request) -> Origin:
@@ -158,22 +127,53 @@ def origin_hf(request: Request) -> Origin:
     return Origin(library="transformers", hub=request.name, place=f"{hub_address()}/{request.name}")
 
 
+def _find(request: Request, *, local: bool, why: str = "the hub does not answer") -> Entry:
+    # transformers imports torchvision wherever it finds it.
+    if importlib.util.find_spec("torchvision"):
+        import_torchvision()
+    transformers = import_optional("transformers", extra="hf")
+    options = {"local_files_only": local, "trust_remote_code": False}
+    config = _config(transformers, request, options, why=why)
+
+    def build(_: Mapping[str, Tensor], classes: int | None) -> nn.Module:
+        own = config
+        if classes is not None:
+            own = type(config).from_dict({**config.to_dict(), "num_labels": classes})
+        try:
+            model: nn.Module = transformers.AutoModelForImageClassification.from_config(
+                own, trust_remote_code=False
+            )
+        except ValueError as error:
+            raise AcclimateError(f"{request.spec} is not an image classifier: {error}") from error
+        return model
+
+    def preprocessing(_: nn.Module) -> Preprocessing | None:
+        with kept_offline(when=local):
+            return _preprocessing(transformers, request, options)
+
+    def classes_of(_: nn.Module) -> ClassList | None:
+        own = request.class_count not in (None, config.num_labels)
+        return None if own else _classes(config)
+
+    return Entry(
+        class_count=config.num_labels,
+        build=build,
+        fetch=lambda: _published(transformers, request, options),
+        title=f"{request.name} of transformers",
+        preprocessing=preprocessing,
+        classes=classes_of,
+    )
+
+
 def _is_folder(request: Request) -> bool:
     return Path(request.name).is_dir()
 
 
-def _transformers() -> Any:
-    # transformers imports torchvision wherever it finds it.
-    if importlib.util.find_spec("torchvision"):
-        import_torchvision()
-    return import_optional("transformers", extra="hf")
-
-
-def _config(
-    transformers: Any, request: Request, *, local: bool, why: str = "the hub does not answer"
-) -> Any:
+def _config(transformers: Any, request: Request, options: Mapping[str, bool], *, why: str) -> Any:
+    local = options["local_files_only"]
     try:
-        return transformers.AutoConfig.from_pretrained(request.name, local_files_only=local)
+        with kept_offline(when=local):
+            return transformers.AutoConfig.from_pretrained(request.name, **options)
     except (OSError, ValueError) as error:
         if not local or _is_folder(request):
             raise unreachable(request, "the config.json", error) from error
@@ -184,15 +184,16 @@ def _config(
         ) from error
 
 
-def _published(transformers: Any, request: Request, *, local: bool) -> nn.Module:
+def _published(transformers: Any, request: Request, options: Mapping[str, bool]) -> nn.Module:
     _check_folder(request)
     try:
-        model, info = transformers.AutoModelForImageClassification.from_pretrained(
-            request.name,
-            use_safetensors=None if request.unsafe_pickle else True,
-            output_loading_info=True,
-            local_files_only=local,
-        )
+        with kept_offline(when=options["local_files_only"]):
+            model, info = transformers.AutoModelForImageClassification.from_pretrained(
+                request.name,
+                use_safetensors=None if request.unsafe_pickle else True,
+                output_loading_info=True,
+                **options,
+            )
     except OSError as error:
         raise unreachable(request, "the safetensors weights", error) from error
     except (RuntimeError, ValueError) as error:
@@ -218,29 +219,11 @@ def _check_folder(request: Request) -> None:
     raise AcclimateError(f"no *.safetensors in {folder}; was it made by save_pretrained?")
 
 
-def _from_file(transformers: Any, config: Any, request: Request) -> nn.Module:
-    assert request.weights is not None
-    tensors = load_weights(request.weights, unsafe_pickle=request.unsafe_pickle)
-    own = {} if request.class_count is None else {"num_labels": request.class_count}
-    config = type(config).from_dict({**config.to_dict(), **own}) if own else config
-    model = _bare(transformers, config, request)
-    fill(model, tensors)
-    return model
-
-
-def _bare(transformers: Any, config: Any, request: Request) -> nn.Module:
+def _preprocessing(
+    transformers: Any, request: Request, options: Mapping[str, bool]
+) -> Preprocessing | None:
     try:
-        model: nn.Module = transformers.AutoModelForImageClassification.from_config(config)
-    except ValueError as error:
-        raise AcclimateError(f"{request.spec} is not an image classifier: {error}") from error
-    return model
-
-
-def _preprocessing(transformers: Any, request: Request, *, local: bool) -> Preprocessing | None:
-    try:
-        processor = transformers.AutoImageProcessor.from_pretrained(
-            request.name, local_files_only=local
-        )
+        processor = transformers.AutoImageProcessor.from_pretrained(request.name, **options)
     except (OSError, ValueError):
         return None  # No record beside the weights: none is made up.
     found = preprocessing_from_hf(processor.to_dict())

@@ -7,78 +7,74 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
+from acclimate.data.labels import ClassList, imagenet_classes
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.models.filling import fill
-from acclimate.models.hub import hub_answers, kept_offline
-from acclimate.models.imagenet import imagenet_classes
-from acclimate.models.record import LoadedModel
-from acclimate.models.sources import (
-    NOT_LOADED,
-    Origin,
-    Request,
-    check_class_count,
-    import_optional,
-    unknown_model,
-    unreachable,
-)
-from acclimate.models.torchvision_import import import_torchvision
-from acclimate.models.weights import load_weights
+from acclimate.models.libraries import hub_answers, import_optional, import_timm, kept_offline
+from acclimate.models.sources import Entry, Origin, Request, unknown_model, unreachable
 
-__all__ = ["load_timm", "origin_timm", "outline_timm", "preprocessing_of", "timm_names"]
+__all__ = ["find_timm", "preprocessing_of", "timm_names"]
 
 
 def timm_names() -> list[str]:
     """The names of timm's architectures, and of all its published weights (``NAME.TAG``)."""
-    timm = _timm()
+    timm = import_timm()
     return sorted({*timm.list_models(), *timm.list_pretrained()})
 
 
-def load_timm(request: Request) -> LoadedModel:
-    """Answer a request for a timm model."""
-    timm = _timm()
-    config = _config(timm, request)
-    if request.weights is None:
-        model, source = _published(timm, config, request)
-    else:
-        model, source = _from_file(timm, request), str(request.weights)
-    return _loaded(request, model, source)
+def find_timm(request: Request) -> Entry:
+    """What timm has under a name."""
+    timm = import_timm()
+    if not timm.is_model(request.name):
+        raise unknown_model(request, timm_names())
+    try:
+        # None for an architecture nobody published weights for.
+        config = timm.get_pretrained_cfg(request.name, allow_unregistered=True)
+    except RuntimeError as error:  # The architecture is known, the tag is not.
+        raise unknown_model(request, timm_names()) from error
+    published = config if config is not None and config.has_weights else None
+    title = ".".join(filter(None, (config.architecture, config.tag))) if config else ""
 
+    def build(_: Mapping[str, Tensor], classes: int | None) -> nn.Module:
+        options = {} if classes is None else {"num_classes": classes}
+        model: nn.Module = timm.create_model(request.name, pretrained=False, **options)
+        return model
 
-def outline_timm(request: Request) -> LoadedModel:
-    """The shapes of a timm model, without its weights."""
-    timm = _timm()
-    if (config := _config(timm, request)) is not None:
-        check_class_count(request, config.num_classes)
-    with torch.device("meta"):
-        model = timm.create_model(request.name, pretrained=False).eval()
-    return _loaded(request, model, NOT_LOADED)
+    def fetch() -> nn.Module:
+        if published is None:
+            raise AcclimateError(
+                f"timm publishes no weights for {request.name}; give a file: weights=FILE, on the "
+                "command line --weights FILE"
+            )
+        try:
+            with kept_offline(when=bool(published.hf_hub_id) and not hub_answers()):
+                model: nn.Module = timm.create_model(request.name, pretrained=True)
+        except (OSError, RuntimeError) as error:
+            raise unreachable(request, f"timm's weights {title}", error) from error
+        return model
 
-
-def origin_timm(request: Request) -> Origin | None:
-    """Where timm would fetch the weights; None for an architecture without any."""
-    config = _config(_timm(), request)
-    if config is None or not config.has_weights:
-        return None
-    return Origin(
-        library="timm",
-        hub=config.hf_hub_id or None,
-        place=config.url or None,
-        licence=config.license or None,
+    return Entry(
+        class_count=None if published is None else published.num_classes,
+        build=build,
+        fetch=fetch,
+        title=f"{title} of timm",
+        preprocessing=preprocessing_of,
+        classes=_classes,
+        origin=None
+        if published is None
+        else Origin(
+            library="timm",
+            hub=published.hf_hub_id or None,
+            place=published.url or None,
+            licence=published.license or None,
+        ),
     )
 
 
-def _loaded(request: Request, model: nn.Module, source: str) -> LoadedModel:
-    return LoadedModel(
-        name=request.spec,
-        model=model,
-        preprocessing=preprocessing_of(model),
-        classes=imagenet_classes() if getattr(model, "num_classes", None) == 1000 else None,
-        source=source,
-    )
+def _classes(model: nn.Module) -> ClassList | None:
+    return imagenet_classes() if getattr(model, "num_classes", None) == 1000 else None
 
 
 def preprocessing_of(model: nn.Module) -> Preprocessing | None:
@@ -90,7 +86,7 @@ def preprocessing_of(model: nn.Module) -> Preprocessing | None:
     record = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
     if not isinstance(record, Mapping):
         return None
-    _timm()
+    import_timm()
     resolve = import_optional("timm.data", extra="models").resolve_data_config
     return preprocessing_from_timm(resolve(pretrained_cfg=record))
 
@@ -121,43 +117,3 @@ def preprocessing_from_timm(config: Mapping[str, Any]) -> Preprocessing | None:
         mean=tuple(config["mean"]),
         std=tuple(config["std"]),
     )
-
-
-def _timm() -> Any:
-    import_torchvision()
-    return import_optional("timm", extra="models")
-
-
-def _config(timm: Any, request: Request) -> Any:
-    """timm's record of the weights; None for an architecture nobody published any for."""
-    if not timm.is_model(request.name):
-        raise unknown_model(request, timm_names())
-    try:
-        return timm.get_pretrained_cfg(request.name, allow_unregistered=True)
-    except RuntimeError as error:  # The architecture is known, the tag is not.
-        raise unknown_model(request, timm_names()) from error
-
-
-def _published(timm: Any, config: Any, request: Request) -> tuple[nn.Module, str]:
-    if config is None or not config.has_weights:
-        raise AcclimateError(
-            f"timm publishes no weights for {request.name}; give a file: weights=FILE, on the "
-            "command line --weights FILE"
-        )
-    check_class_count(request, config.num_classes)
-    weights = ".".join(part for part in (config.architecture, config.tag) if part)
-    try:
-        with kept_offline(when=bool(config.hf_hub_id) and not hub_answers()):
-            model: nn.Module = timm.create_model(request.name, pretrained=True)
-    except (OSError, RuntimeError) as error:
-        raise unreachable(request, f"timm's weights {weights}", error) from error
-    return model, f"{weights} of timm"
-
-
-def _from_file(timm: Any, request: Request) -> nn.Module:
-    assert request.weights is not None
-    tensors = load_weights(request.weights, unsafe_pickle=request.unsafe_pickle)
-    options = {} if request.class_count is None else {"num_classes": request.class_count}
-    model: nn.Module = timm.create_model(request.name, pretrained=False, **options)
-    fill(model, tensors)
-    return model

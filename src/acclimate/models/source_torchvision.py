@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import unknown_name
-from acclimate.models.filling import fill
-from acclimate.models.imagenet import with_imagenet_ids
-from acclimate.models.record import LoadedModel
+from acclimate.models.libraries import import_optional, import_torchvision
 from acclimate.models.sources import (
-    NOT_LOADED,
+    Entry,
     Origin,
     Request,
-    check_class_count,
-    import_optional,
     unknown_model,
     unreachable,
+    with_imagenet_ids,
 )
-from acclimate.models.torchvision_import import import_torchvision
-from acclimate.models.weights import load_weights
 
-__all__ = [
-    "load_torchvision",
-    "origin_torchvision",
-    "outline_torchvision",
-    "torchvision_names",
-]
+__all__ = ["find_torchvision", "torchvision_names"]
 
-# The file torchvision publishes for DenseNets still has names with a dot too many.
-_OLD_DENSENET = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)$")
 _AUXILIARY = {"googlenet": "aux1.", "inception_v3": "AuxLogits."}
 
 
@@ -45,90 +32,49 @@ def torchvision_names() -> list[str]:
     return names
 
 
-def load_torchvision(request: Request) -> LoadedModel:
-    """Answer a request for a torchvision model."""
+def find_torchvision(request: Request) -> Entry:
+    """What torchvision has under a name and, after ``@``, a name of weights."""
     models = _models()
-    name, record = _found(models, request)
+    name, _, tag = request.name.partition("@")
+    if name not in (known := torchvision_names()):
+        raise unknown_model(request, known)
+    weights = models.get_model_weights(name)
+    if tag and tag not in weights.__members__:
+        raise unknown_name(f"weights of torchvision:{name}", tag, weights.__members__)
+    record = weights[tag] if tag else weights.DEFAULT
     categories = record.meta["categories"]
-    if request.weights is None:
-        check_class_count(request, len(categories))
-        model, source = _published(models, name, record, request), f"{record} of torchvision"
-    else:
-        model, source = _from_file(models, name, record, request), str(request.weights)
-    own_classes = request.class_count not in (None, len(categories))
-    return LoadedModel(
-        name=request.spec,
-        model=model,
-        preprocessing=_preprocessing(record.transforms()),
-        classes=None if own_classes else with_imagenet_ids(categories),
-        source=source,
+
+    def build(tensors: Mapping[str, Tensor], classes: int | None) -> nn.Module:
+        own = {} if classes is None else {"num_classes": classes}
+        options = {**_options(name, record, tensors), **own}
+        model: nn.Module = models.get_model(name, weights=None, **options)
+        return model
+
+    def fetch() -> nn.Module:
+        try:
+            model: nn.Module = models.get_model(name, weights=record)
+        except (OSError, RuntimeError) as error:
+            raise unreachable(request, f"the weights {record} ({record.url})", error) from error
+        return model
+
+    def classes_of(_: nn.Module) -> ClassList | None:
+        own = request.class_count not in (None, len(categories))
+        return None if own else with_imagenet_ids(categories)
+
+    return Entry(
+        class_count=len(categories),
+        build=build,
+        fetch=fetch,
+        title=f"{record} of torchvision",
+        preprocessing=lambda _: _preprocessing(record.transforms()),
+        classes=classes_of,
+        origin=Origin(library="torchvision", place=record.url),
     )
-
-
-def outline_torchvision(request: Request) -> LoadedModel:
-    """The shapes of a torchvision model, without its weights."""
-    models = _models()
-    name, record = _found(models, request)
-    categories = record.meta["categories"]
-    check_class_count(request, len(categories))
-    with torch.device("meta"):
-        model = models.get_model(name, weights=None, **_options(name, record, {})).eval()
-    return LoadedModel(
-        name=request.spec,
-        model=model,
-        preprocessing=_preprocessing(record.transforms()),
-        classes=with_imagenet_ids(categories),
-        source=NOT_LOADED,
-    )
-
-
-def origin_torchvision(request: Request) -> Origin:
-    """Where torchvision would fetch the weights."""
-    return Origin(library="torchvision", place=_found(_models(), request)[1].url)
 
 
 def _models() -> Any:
     import_torchvision()
     return import_optional("torchvision.models", extra="models")
-
-
-def _found(models: Any, request: Request) -> tuple[str, Any]:
-    """The architecture's name, and the entry of its published weights."""
-    name, _, tag = request.name.partition("@")
-    if name not in (known := torchvision_names()):
-        raise unknown_model(request, known)
-    return name, _record(models, name, tag)
-
-
-def _record(models: Any, name: str, tag: str) -> Any:
-    """The entry of published weights called ``tag``, or torchvision's default one."""
-    entries = models.get_model_weights(name)
-    if not tag:
-        return entries.DEFAULT
-    if tag not in entries.__members__:
-        raise unknown_name(f"weights of torchvision:{name}", tag, entries.__members__)
-    return entries[tag]
-
-
-def _published(models: Any, name: str, record: Any, request: Request) -> nn.Module:
-    try:
-        model: nn.Module = models.get_model(name, weights=record)
-    except (OSError, RuntimeError) as error:
-        raise unreachable(request, f"the weights {record} ({record.url})", error) from error
-    return model
-
-
-def _from_file(models: Any, name: str, record: Any, request: Request) -> nn.Module:
-    assert request.weights is not None
-    tensors = load_weights(request.weights, unsafe_pickle=request.unsafe_pickle)
-    if name.startswith("densenet"):
-        tensors = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in tensors.items()}
-    options = _options(name, record, tensors)
-    if request.class_count is not None:
-        options["num_classes"] = request.class_count
-    model: nn.Module = models.get_model(name, weights=None, **options)
-    fill(model, tensors)
-    return model
 
 
 def _options(name: str, record: Any, tensors: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -1,17 +1,18 @@
-"""What all model sources share: the request they answer, and the words for a refusal."""
+"""What all sources of models share: the request, the entry a library has for it, the refusals."""
 
 from __future__ import annotations
 
 import difflib
-import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from acclimate.data.labels import ClassList, imagenet_classes
+from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models.filling import fill
 from acclimate.models.record import LoadedModel
@@ -19,40 +20,25 @@ from acclimate.models.weights import load_weights
 from acclimate.models.written import Written
 
 __all__ = [
-    "NOT_LOADED",
+    "Entry",
     "Origin",
     "Request",
     "Source",
-    "check_class_count",
-    "import_optional",
+    "load_entry",
     "no_class_count",
+    "outline_entry",
     "unknown_model",
     "unreachable",
+    "with_imagenet_ids",
     "with_weights",
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """What a library's own record says of its weights; None where it says nothing.
-
-    ``hub`` is a name on the hub of Hugging Face, ``place`` an address or a folder.
-    """
-
-    library: str
-    hub: str | None = None
-    place: str | None = None
-    licence: str | None = None
-
-
-NOT_LOADED = "not loaded: this is the architecture alone"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What a user asked for: the spec, its part after the prefix, and the options of ``load``.
 
-    ``written`` is what the weights file says of itself, if it does.
+    ``written`` is the record in the weights file, if it has one.
     """
 
     spec: str
@@ -71,6 +57,43 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a library's own record says that its weights come from; None where it does not.
+
+    ``hub`` is a name on the hub of Hugging Face, ``place`` an address or a folder.
+    """
+
+    library: str
+    hub: str | None = None
+    place: str | None = None
+    licence: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A model as a library has it.
+
+    Attributes:
+        class_count: that of the published weights, None where there are none.
+        build: a model without weights, for the tensors it will get and a class count (None: its
+            own).
+        fetch: the model with its published weights.
+        title: what those are called.
+        preprocessing: of a model that was made.
+        classes: of a model that was made.
+        origin: where the published weights would be fetched from.
+    """
+
+    class_count: int | None
+    build: Callable[[Mapping[str, Tensor], int | None], nn.Module]
+    fetch: Callable[[], nn.Module]
+    title: str
+    preprocessing: Callable[[nn.Module], Preprocessing | None]
+    classes: Callable[[nn.Module], ClassList | None]
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """A prefix: how a model is loaded from there, and which names it has (None: not countable).
 
@@ -84,33 +107,41 @@ class Source:
     origin: Callable[[Request], Origin | None] | None = None
 
 
-def with_weights(loaded: LoadedModel, request: Request) -> LoadedModel:
-    """``loaded``, whose class count is settled, filled from the request's file if it names one."""
-    _check_shapes_are_known(loaded.model, request)
+def load_entry(entry: Entry, request: Request) -> LoadedModel:
+    """The model with its published weights, or those of the request's file."""
     if request.weights is None:
-        return loaded
+        _check_class_count(request, entry)
+        return _described(entry, request, entry.fetch(), entry.title)
     tensors = load_weights(request.weights, unsafe_pickle=request.unsafe_pickle)
-    # A model made in half precision would round them.
-    fill(loaded.model.float(), tensors, settled=True)
-    return replace(loaded, source=str(request.weights))
+    model = entry.build(tensors, request.class_count)
+    fill(model, tensors)
+    return _described(entry, request, model, str(request.weights))
 
 
-def _check_shapes_are_known(model: nn.Module, request: Request) -> None:
-    for name, module in model.named_modules():
-        own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
-        if any(map(is_lazy, own)):
-            raise AcclimateError(
-                f"expected a model whose layers have their shapes from {request.spec}, got "
-                f"{type(module).__name__} as {name or 'the model'}, which waits for its first "
-                "pictures; pass a batch through the model before it is returned"
-            )
+def outline_entry(entry: Entry, request: Request) -> LoadedModel:
+    """The shapes of the model, without its weights."""
+    _check_class_count(request, entry)
+    asked = request.num_classes if entry.class_count is None else None
+    with torch.device("meta"):
+        model = entry.build({}, asked).eval()
+    return _described(entry, request, model, "not loaded: this is the architecture alone")
 
 
-def check_class_count(request: Request, published: int) -> None:
+def _described(entry: Entry, request: Request, model: nn.Module, source: str) -> LoadedModel:
+    return LoadedModel(
+        name=request.spec,
+        model=model,
+        preprocessing=entry.preprocessing(model),
+        classes=entry.classes(model),
+        source=source,
+    )
+
+
+def _check_class_count(request: Request, entry: Entry) -> None:
     """Refuse another class count for published weights: the last layer would be untrained."""
-    if request.num_classes not in (None, published):
+    if entry.class_count is not None and request.num_classes not in (None, entry.class_count):
         raise AcclimateError(
-            f"the published weights of {request.spec} are for {published} classes, got "
+            f"the published weights of {request.spec} are for {entry.class_count} classes, got "
             f"num_classes={request.num_classes}; give your own weights file with it "
             "(weights=FILE, on the command line --weights FILE)"
         )
@@ -123,6 +154,43 @@ def no_class_count(request: Request) -> None:
             f"{request.spec} settles its own class count; leave num_classes="
             f"{request.num_classes} out"
         )
+
+
+def with_weights(loaded: LoadedModel, request: Request) -> LoadedModel:
+    """``loaded``, whose class count is settled, filled from the request's file if it names one."""
+    for name, module in loaded.model.named_modules():
+        own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        if any(map(is_lazy, own)):
+            raise AcclimateError(
+                f"expected a model whose layers have their shapes from {request.spec}, got "
+                f"{type(module).__name__} as {name or 'the model'}, which waits for its first "
+                "images; pass a batch through the model before it is returned"
+            )
+    if request.weights is None:
+        return loaded
+    tensors = load_weights(request.weights, unsafe_pickle=request.unsafe_pickle)
+    # A model made in half precision would round them.
+    fill(loaded.model.float(), tensors, settled=True)
+    return replace(loaded, source=str(request.weights))
+
+
+def with_imagenet_ids(names: Sequence[str]) -> ClassList:
+    """A class list of ``names``, with WordNet ids if these are the classes of ImageNet-1k.
+
+    Listings differ in a few names ("crane bird"), so nearly all of the first names have to agree.
+
+    >>> with_imagenet_ids(["cat", "dog"]).ids is None
+    True
+    """
+
+    def first(name: str) -> str:
+        return name.partition(",")[0].strip().casefold()
+
+    known = imagenet_classes()
+    pairs = zip(known.names, names, strict=False)
+    agreeing = sum(first(ours) == first(theirs) for ours, theirs in pairs)
+    is_imagenet = len(names) == len(known) and agreeing >= 0.95 * len(known)
+    return ClassList(names=tuple(names), ids=known.ids if is_imagenet else None)
 
 
 def unknown_model(request: Request, names: Iterable[str]) -> AcclimateError:
@@ -144,23 +212,3 @@ def unreachable(request: Request, what: str, error: Exception) -> AcclimateError
         f"could not get {what} for {request.spec} ({type(error).__name__}: {gist}); without a "
         "network, give a file you have: weights=FILE, on the command line --weights FILE"
     )
-
-
-def import_optional(package: str, *, extra: str) -> Any:
-    """The module ``package``, or an error that says which extra brings it.
-
-    >>> import_optional("no_such_package", extra="models")
-    Traceback (most recent call last):
-    acclimate.errors.AcclimateError: this needs no_such_package, which is not installed;
-    run: pip install 'acclimate[models]'
-    """
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        # A package that is there but lacks something of its own is not ours to explain.
-        if error.name is None or error.name != package.partition(".")[0]:
-            raise
-        raise AcclimateError(
-            f"this needs {error.name}, which is not installed; "
-            f"run: pip install 'acclimate[{extra}]'"
-        ) from error

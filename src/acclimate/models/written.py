@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from acclimate.checkpoint import read_record
 from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
@@ -73,26 +72,21 @@ def read_written(path: Path) -> Written | None:
 
     A file that cannot be read at all has none: whoever reads its tensors says why.
     """
-    if path.suffix != ".safetensors" or not _opens(path):
-        return None
-    record = read_record(path)
-    if not isinstance(record, Mapping) or _KEY not in record:
+    if path.suffix != ".safetensors":
         return None
     try:
-        return _parsed(record[_KEY])
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get("record", "{}")
+    except (OSError, SafetensorError):
+        return None
+    try:
+        record = json.loads(text)
+        return _parsed(record[_KEY]) if isinstance(record, dict) and _KEY in record else None
     except (AcclimateError, KeyError, TypeError, ValueError) as error:
         raise AcclimateError(
             f"the record of classes and preprocessing in {path} is damaged ({_KEY}: "
             f"{type(error).__name__}: {error}); write the file again, or save its tensors alone"
         ) from error
-
-
-def _opens(path: Path) -> bool:
-    try:
-        with safe_open(path, framework="pt"):
-            return True
-    except (OSError, SafetensorError):
-        return False
 
 
 def _parsed(entry: Any) -> Written:
