@@ -148,7 +148,7 @@ def adapted(run: Run, *, root: Path, images: int) -> dict[str, Any]:
         progress=False,
     )
     assert result.error_after is not None
-    return {"error": round(result.error_after, 3), "how": result.record["acceleration"]}
+    return {"error": round(result.error_after, 3), "how": result.record.acceleration}
 
 
 @lru_cache(maxsize=1)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.acceleration import Acceleration
-from acclimate.adaptation.folder import fingerprint
+from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource
 from acclimate.models import LoadedModel
 from same_answer import opened
@@ -82,7 +82,7 @@ def _turn(name: str, root: Path, images: int) -> dict[str, Any]:
         "error": found.error_after,
         "seconds": round(seconds, 2),
         "digest": fingerprint(found.model.state_dict()),
-        "how": found.record["acceleration"],
+        "how": found.record.acceleration,
     }
 
 

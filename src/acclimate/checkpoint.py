@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -14,7 +17,7 @@ from torch import Tensor
 from acclimate.errors import AcclimateError
 from acclimate.files import Writer
 
-__all__ = ["read_record", "read_tensors", "tensors_writer"]
+__all__ = ["fingerprint", "read_record", "read_tensors", "tensors_writer"]
 
 
 def tensors_writer(
@@ -35,23 +38,36 @@ def tensors_writer(
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read :func:`tensors_writer`'s file back."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            record = _record_of(file)
-            return {key: file.get_tensor(key) for key in file.keys()}, record  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError) as error:
-        raise AcclimateError(f"could not read {path}: {error}") from error
+    with _opened(path) as (file, record):
+        return {key: file.get_tensor(key) for key in file.keys()}, record  # noqa: SIM118
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """The record of :func:`tensors_writer` alone, empty where a file has none."""
+    with _opened(path) as (_, record):
+        return record
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     try:
         with safe_open(path, framework="pt") as file:
-            return _record_of(file)
+            yield file, json.loads((file.metadata() or {}).get("record", "{}"))
     except (OSError, SafetensorError, ValueError) as error:
         raise AcclimateError(f"could not read {path}: {error}") from error
 
 
-def _record_of(file: Any) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((file.metadata() or {}).get("record", "{}"))
-    return record
+def fingerprint(tensors: Mapping[str, Any]) -> str:
+    """A checksum of named tensors: the same weights, the same eight hex digits.
+
+    >>> fingerprint({"weight": torch.zeros(2)})
+    'eeae0a70'
+    """
+    total = 0
+    for name, tensor in sorted(tensors.items()):
+        if not isinstance(tensor, Tensor):  # a module's own extra state
+            continue
+        total = zlib.crc32(name.encode(), total)
+        plain = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        total = zlib.crc32(plain.numpy().data, total)
+    return f"{total:08x}"

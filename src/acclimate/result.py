@@ -1,4 +1,4 @@
-"""What an adaptation gives back, and how it is kept on disk."""
+"""What an adaptation returns, and how it is stored."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import csv
 import html
 import io
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,25 @@ from torch import Tensor, nn
 from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError
 from acclimate.files import json_writer, text_writer, write_files
+from acclimate.guard.guard import Guard
 from acclimate.guard.history import History
 from acclimate.guard.verdict import Verdict
 from acclimate.methods import Recipe
 from acclimate.parts.adapters import NAME
-from acclimate.text import titled_rows
+from acclimate.text import Keep, Score, Speed, titled_rows
 
-__all__ = ["AdaptationResult"]
+__all__ = [
+    "HISTORY",
+    "MODEL",
+    "PREDICTIONS",
+    "RECORD",
+    "SUMMARY",
+    "AdaptationResult",
+    "RunRecord",
+    "stored_run",
+]
 
-IDENTITY = "run.json"
+RECORD = "run.json"
 MODEL, SUMMARY, HISTORY, PREDICTIONS = (
     "model.safetensors",
     "summary.json",
@@ -34,24 +44,74 @@ MODEL, SUMMARY, HISTORY, PREDICTIONS = (
 )
 
 
-def saved_identity(folder: Path) -> dict[str, Any] | None:
-    """The identity of the run whose finished result a folder holds, if it holds one."""
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """All that a run depends on: the same record, the same result.
+
+    Attributes:
+        model: its name.
+        weights: a checksum of the source model.
+        recipe: with all options, as it ran.
+        images: a digest of the images.
+        count: how many there are.
+        shift: the corruption they were seen through.
+        preprocessing: how they were fitted to the model, in words.
+        device: "cpu" or "cuda".
+        versions: of this package, torch and Python.
+        acceleration: how the model ran, in words; None before it ran.
+    """
+
+    model: str
+    weights: str
+    recipe: Recipe
+    images: str
+    count: int
+    shift: str | None
+    preprocessing: str | None
+    batch_size: int
+    seed: int
+    guard: Guard
+    keep: Keep
+    score: Score
+    device: str
+    speed: Speed
+    versions: Mapping[str, str]
+    acceleration: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values |= {"recipe": self.recipe.to_dict(), "guard": asdict(self.guard)}
+        if self.acceleration is None:
+            del values["acceleration"]
+        plain: dict[str, Any] = json.loads(json.dumps(values))
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> RunRecord:
+        """Read :meth:`to_dict`'s values back."""
+        recipe, guard = Recipe.from_dict(plain["recipe"]), Guard(**plain["guard"])
+        return cls(**{**plain, "recipe": recipe, "guard": guard})
+
+
+def stored_run(folder: Path) -> dict[str, Any] | None:
+    """The record, in plain values, of the run whose finished result a folder holds, if any."""
     if not (folder / SUMMARY).exists():
         return None
     try:
-        identity: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["run"]
+        record: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["run"]
     except (OSError, ValueError, KeyError) as error:
         raise AcclimateError(f"cannot read {folder / SUMMARY}: {error}") from error
-    return identity
+    return record
 
 
 @dataclass(repr=False)
 class AdaptationResult:
-    """The adapted model and everything there is to know about how it came to be.
+    """The adapted model and everything there is to know about how it was made.
 
     ``model`` is the plain model, in ``eval()``; ``predictions`` are the classes it predicts, one
-    per image, ``confidence`` their probabilities, ``names`` the images. ``record`` holds the run's
-    identity: versions, seed, data fingerprint.
+    per image, ``confidence`` their probabilities, ``names`` the images. ``record`` says what the
+    run depended on: versions, seed, checksums of weights and images.
     """
 
     model: nn.Module
@@ -61,10 +121,10 @@ class AdaptationResult:
     predictions: Tensor
     confidence: Tensor
     names: Sequence[str]
+    record: RunRecord
     class_names: Sequence[str] | None = None
     skipped: int = 0
     notes: list[str] = field(default_factory=list)
-    record: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """A few lines: the model's weights and the predictions would fill the screen."""
@@ -83,7 +143,7 @@ class AdaptationResult:
     def _overview(self) -> dict[str, str]:
         skipped = f" ({self.skipped:,} skipped)" if self.skipped else ""
         rows = {
-            "model": str(self.record.get("model", type(self.model).__name__)),
+            "model": self.record.model,
             "recipe": self.recipe.name,
             "images": f"{len(self.predictions):,}{skipped}",
         }
@@ -94,12 +154,12 @@ class AdaptationResult:
 
     @property
     def error_before(self) -> float | None:
-        """Percent of wrong answers of the source model, where labels are known."""
+        """Percent of wrong predictions of the source model, where labels are known."""
         return self.history.source.error if self.history.source else None
 
     @property
     def error_after(self) -> float | None:
-        """Percent of wrong answers of the model handed back, where labels are known."""
+        """Percent of wrong predictions of the model returned, where labels are known."""
         return self.history.final.error if self.history.final else None
 
     def summary(self) -> dict[str, Any]:
@@ -130,10 +190,8 @@ class AdaptationResult:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise AcclimateError(f"could not make the folder {folder}: {error.strerror}") from error
-        record = {"recipe": self.recipe.to_dict(), "run": self.record}
-        there = saved_identity(folder)
-        other = there is not None and there != json.loads(json.dumps(self.record))
-        if other and not overwrite:
+        run, there = self.record.to_dict(), stored_run(folder)
+        if there not in (None, run) and not overwrite:
             raise AcclimateError(
                 f"{folder} holds the result of another run; choose another, or overwrite=True"
             )
@@ -142,8 +200,11 @@ class AdaptationResult:
                 folder / MODEL: tensors_writer(tensors_of(self.model)),
                 folder / PREDICTIONS: text_writer(self._predictions_csv()),
                 folder / HISTORY: json_writer(self.history.to_dict()),
-                folder / IDENTITY: json_writer(self.record),
-                folder / SUMMARY: json_writer({**self.summary(), **record}),  # last: it seals it
+                folder / RECORD: json_writer(run),
+                # Last: it marks the result as whole.
+                folder / SUMMARY: json_writer(
+                    {**self.summary(), "recipe": self.recipe.to_dict(), "run": run}
+                ),
             }
         )
         return folder
@@ -154,9 +215,9 @@ class AdaptationResult:
         named = self.class_names is not None
         rows.writerow(["image", "class", *(["name"] if named else []), "confidence"])
         classes, confidences = self.predictions.tolist(), self.confidence.tolist()
-        for image, chosen, sure in zip(self.names, classes, confidences, strict=True):
+        for image, chosen, confidence in zip(self.names, classes, confidences, strict=True):
             name = [self.class_names[chosen]] if self.class_names is not None else []
-            rows.writerow([image, chosen, *name, f"{sure:.6f}"])
+            rows.writerow([image, chosen, *name, f"{confidence:.6f}"])
         return text.getvalue()
 
     @classmethod
@@ -185,7 +246,7 @@ class AdaptationResult:
             names=[row["image"] for row in rows],
             skipped=summary["skipped"],
             notes=summary["notes"],
-            record=summary["run"],
+            record=RunRecord.from_dict(summary["run"]),
         )
 
 

@@ -257,11 +257,11 @@ def test_adapt_says_how_it_ran_and_hands_back_a_plain_model(
 ) -> None:
     forced(monkeypatch, FAST)
     result = acclimate.adapt(small(), pictures(64), "ent", progress=False, batch_size=32)
-    assert result.record["acceleration"] == "bfloat16, channels last"
+    assert result.record.acceleration == "bfloat16, channels last"
     assert any("bfloat16, channels last" in note for note in result.notes)
     assert all(p.is_contiguous() for p in result.model.parameters())
     exact = acclimate.adapt(small(), pictures(64), "ent", progress=False, speed="exact")
-    assert exact.record["acceleration"] == "exact"
+    assert exact.record.acceleration == "exact"
 
 
 def test_a_resumed_run_goes_on_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,7 @@ def test_different_runs_are_fine_alone() -> None:
 
     for seed, result in enumerate(succeed(2, by_itself)):
         assert result.error_after == adapt(seed=seed).error_after
-        assert result.record["seed"] == seed
+        assert result.record.seed == seed
 
 
 def test_a_process_that_fails_on_the_way_takes_the_others_with_it() -> None:

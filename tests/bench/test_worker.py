@@ -65,7 +65,7 @@ def test_the_numbers_are_those_of_adapt(worker, roots):
     assert record["scores"] == [e.after_epoch.agreement for e in history.epochs]
     assert record["verdict"] == alone.verdict.word
     assert record["recipe"] == alone.recipe.to_dict()
-    assert record["weights"] == alone.record["weights"]
+    assert record["weights"] == alone.record.weights
     assert record["wrong"] / record["labelled"] == pytest.approx(result.error / 100)
     assert sum(record["balance"][0]["counts"]) == record["images"] == 160
     assert record["start_balance"]["counts"] == list(history.start.class_counts)

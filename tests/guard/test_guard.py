@@ -213,7 +213,7 @@ def test_refused_means_exactly_the_source_model():
     source = load_digits_model()
     result = adapt(options=DRIFTING, guard="stop", labels=LABELS)
     assert result.verdict.word == "refused"
-    assert "the source model is handed back" in result.verdict.reason
+    assert "the source model is returned" in result.verdict.reason
     assert same_weights(result.model, source.model)
     assert result.error_after == result.error_before
     untouched = adapt(recipe="none", options={"epochs": 1}, labels=LABELS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 
 from acclimate import parallel
 from acclimate._version import __version__
-from acclimate.acceleration import EXACT, Acceleration, check_speed, choose
-from acclimate.adaptation.folder import RunFolder, fingerprint
+from acclimate.acceleration import check_speed, choose
+from acclimate.adaptation.folder import RunFolder
 from acclimate.adaptation.passes import Passes
 from acclimate.adaptation.run import AdaptationRun
+from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource, Preprocessing, batch_count, batches, open_images
 from acclimate.data.labels import Labels
 from acclimate.data.shift import Shift, ShiftedSource
@@ -30,12 +32,12 @@ from acclimate.parts.normalization import BatchStatistics
 from acclimate.parts.statistics import batch_norm_layers
 from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
-from acclimate.result import AdaptationResult
+from acclimate.result import AdaptationResult, RunRecord
 from acclimate.text import Keep, Score, Speed
 
 __all__ = ["adapt"]
 
-_WORTH_SAYING = 2.0  # seconds
+_WORTH_A_NOTE = 2.0  # seconds
 
 
 @torch.inference_mode(False)
@@ -75,19 +77,19 @@ def adapt(
         batch_size: images per step; the learning rate follows it linearly.
         labels: true classes, for scoring, when ``data`` does not bring them.
         preprocessing: how the model wants uint8 images; taken from its own record when it has one.
-        shift: a corruption to see clean images through, ``"imagenet/fog:3"``; nothing is written.
+        shift: a corruption to apply to clean images on the fly, ``"imagenet/fog:3"``.
         guard: what to do when adaptation goes wrong: "rollback", "stop", "warn", "observe", "off",
             or a :class:`Guard` with other thresholds.
         keep: "last" state, or the "best" epoch by a score that needs no labels.
-        score: the answers after all "epochs", or at the "end" alone, which saves a forward pass
-            over the images in every epoch but the last.
-        out: a folder for checkpoint and result. The same call goes on where it was killed.
+        score: the predictions after all "epochs", or at the "end" alone, which saves a forward
+            pass over the images in every epoch but the last.
+        out: a folder for checkpoint and result. The same call resumes where it was killed.
         checkpoint_every: seconds between checkpoints.
         device: where to run; CUDA when there is one, else the CPU.
-        seed: order of the images and every random draw. Same seed, same answer.
+        seed: order of the images and every random draw. Same seed, same result.
         speed: "auto" runs the model in bfloat16 and channels last where that is faster and gives
-            the same answers, "max" tries it everywhere, "exact" never: the same call then gives
-            the same bits.
+            the same predictions, "max" tries it everywhere, "exact" never: the same call then
+            gives the same bits.
         inplace: adapt the model itself instead of a copy.
         progress: show progress bars on stderr.
 
@@ -125,26 +127,45 @@ def adapt(
         )
         notes = _label_notes(images)
         if isinstance(recipe, str):
-            chosen, said = tuned_recipe(
+            chosen, tuning = tuned_recipe(
                 chosen, options or {}, model_name=loaded.name, images=len(images)
             )
-            notes += said
-        else:  # a Recipe of the user's own is complete as it is
+            notes += tuning
+        else:  # a Recipe of the user's own is complete
             chosen = chosen.with_options(options or {})
         size = _batch_size(chosen, module, images, batch_size)
         if guard.action != "off":
             warn_of_temperatures(chosen)
-        identity = _identity(
-            loaded.name, module, chosen, images, size, seed, guard, keep, score, where, speed
+        record = RunRecord(
+            model=loaded.name,
+            weights=fingerprint(module.state_dict()),
+            recipe=chosen,
+            images=images.fingerprint(),
+            count=len(images),
+            shift=str(images.shift) if isinstance(images, ShiftedSource) else None,
+            preprocessing=images.preprocessing.describe() if images.preprocessing else None,
+            batch_size=size,
+            seed=seed,
+            guard=guard,
+            keep=keep,
+            score=score,
+            device=where.type,
+            speed=speed,
+            versions={
+                "acclimate": __version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
         )
         module = (module if inplace else copy_model(module)).to(where).eval()
         class_names = loaded.classes.names if loaded.classes else None
         # A mistake shows before the folder is claimed.
-        shown = _try_out(module, images, class_names, where)
-    parallel.same(identity, "processes in a group adapt one model to the same images")
-    folder = None if out is None else RunFolder(out, identity, every=checkpoint_every)
-    if folder and folder.finished:
-        return folder.load(module, class_names)
+        image = _try_out(module, images, class_names, where)
+    parallel.same(record.to_dict(), "processes in a group adapt one model to the same images")
+    folder = None if out is None else RunFolder(out, record, every=checkpoint_every)
+    finished = folder.result(module, class_names) if folder else None
+    if finished is not None:
+        return finished
 
     learner = Learner(module, chosen, batch_size=size, seed=seed)
     passes = Passes(
@@ -155,21 +176,26 @@ def adapt(
         show_progress=progress,
         shared=True,
     )
-    run = AdaptationRun(learner, passes, guard=guard, keep=keep, score=score, seed=seed)
-    resumed = False
-    if folder:
-        run.checkpoint = folder.checkpoint
-        resumed = folder.resume(run)
-    if not resumed:  # else it runs as it began
-        steps = chosen.epochs * batch_count(len(images), size)
-        learner.network.accelerate(_acceleration(module, shown, size, speed, steps))
+    run = AdaptationRun(
+        learner,
+        passes,
+        guard=guard,
+        keep=keep,
+        score=score,
+        seed=seed,
+        write_checkpoint=folder.write_checkpoint if folder else None,
+    )
+    checkpoint = folder.checkpoint() if folder else None
+    if checkpoint is not None:
+        run.load_state(*checkpoint)
+    elif not parallel.active():  # processes must not choose differently
+        batch, steps = image.expand(size, *image.shape[1:]), batch_count(len(images), size)
+        learner.network.accelerate(choose(module, batch, speed=speed, steps=chosen.epochs * steps))
     try:
         predictions, verdict = run.execute()
     except BaseException:
         learner.release()  # a model adapted in place must stay usable
         raise
-    notes += _notes(learner)
-    record = {**identity, "acceleration": str(learner.ran)}
     result = AdaptationResult(
         model=learner.model,
         recipe=chosen,
@@ -180,8 +206,8 @@ def adapt(
         names=images.names,
         class_names=class_names,
         skipped=len(images.skipped),
-        notes=notes,
-        record=record,
+        notes=notes + _notes(learner),
+        record=replace(record, acceleration=str(learner.ran)),
     )
     if folder:
         folder.finish(result)
@@ -197,7 +223,8 @@ def _batch_size(recipe: Recipe, model: nn.Module, images: ImageSource, asked: in
         raise AcclimateError(
             f"one image has no batch statistics (batch_size {asked or recipe.batch_size}, "
             f"{len(images)} image(s)); use batches of two and more, or the source's statistics "
-            "as a prior: normalization=mixture, or recipe bn-prior"
+            "as a prior: --set normalization=mixture (options={'normalization': 'mixture'}), "
+            "or recipe bn-prior"
         )
     return size
 
@@ -208,7 +235,7 @@ def _try_out(
     class_names: Sequence[str] | None,
     device: torch.device,
 ) -> Tensor:
-    """Ask the model about one image: does it take these images, do classes and labels fit?"""
+    """Run the model on one image: does it take these images, do classes and labels fit?"""
     batch = next(iter(batches(images, batch_size=1, order=torch.tensor([0]), device=device)))
     try:
         with torch.no_grad():
@@ -236,15 +263,6 @@ def _try_out(
     return batch.images.to(floating_dtype(model))
 
 
-def _acceleration(
-    model: nn.Module, image: Tensor, size: int, speed: Speed, steps: int
-) -> Acceleration:
-    """How to run the model on so many batches of so many images like this one."""
-    if parallel.active():  # processes must not choose differently
-        return EXACT
-    return choose(model, image.expand(size, *image.shape[1:]), speed=speed, steps=steps)
-
-
 def _label_notes(images: ImageSource) -> list[str]:
     if images.labels is not None or not images.class_names:
         return []
@@ -255,51 +273,14 @@ def _label_notes(images: ImageSource) -> list[str]:
 def _notes(learner: Learner) -> list[str]:
     recipe, notes = learner.recipe, []
     if recipe.learns and recipe.selector.changes_architecture:
-        notes.append("the model handed back has new layers (keys with acclimate_adapter)")
+        notes.append("the model returned has new layers (keys with acclimate_adapter)")
     if learner.ran.changes:
-        notes.append(f"the model ran in {learner.ran}; speed=exact does not")
-    if learner.ran.fused and learner.network.preparation > _WORTH_SAYING:
+        notes.append(f"the model ran in {learner.ran}; --speed exact (speed='exact') does not")
+    if learner.ran.fused and learner.network.preparation > _WORTH_A_NOTE:
         notes.append(
-            f"making and checking the faster way took {learner.network.preparation:.1f} s "
+            f"compiling and checking the faster kernels took {learner.network.preparation:.1f} s "
             "(kernels are compiled once per machine)"
         )
     if parallel.active():
         notes.append(f"each batch was shared out over {parallel.world()} processes")
     return notes + scaling_note(learner)
-
-
-def _identity(
-    name: str,
-    model: nn.Module,
-    recipe: Recipe,
-    images: ImageSource,
-    batch_size: int,
-    seed: int,
-    guard: Guard,
-    keep: Keep,
-    score: Score,
-    device: torch.device,
-    speed: Speed,
-) -> dict[str, Any]:
-    versions = {
-        "acclimate": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
-    return {
-        "model": name,
-        "weights": fingerprint(model.state_dict()),
-        "recipe": recipe.to_dict(),
-        "images": images.fingerprint(),
-        "count": len(images),
-        "shift": str(images.shift) if isinstance(images, ShiftedSource) else None,
-        "preprocessing": images.preprocessing.describe() if images.preprocessing else None,
-        "batch_size": batch_size,
-        "seed": seed,
-        "guard": vars(guard),
-        "keep": keep,
-        "score": score,
-        "device": device.type,
-        "speed": speed,
-        "versions": versions,
-    }

@@ -5,39 +5,25 @@ from __future__ import annotations
 import json
 import time
 import warnings
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor, nn
 
 from acclimate import parallel
 from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import json_writer, remove_partial, write_files
-from acclimate.result import IDENTITY, AdaptationResult, saved_identity
+from acclimate.result import RECORD, AdaptationResult, RunRecord, stored_run
 
-if TYPE_CHECKING:
-    from acclimate.adaptation.run import AdaptationRun
-
-__all__ = ["RunFolder", "fingerprint"]
+__all__ = ["CHECKPOINT", "RunFolder", "State"]
 
 CHECKPOINT = "checkpoint.safetensors"
 
-
-def fingerprint(tensors: Mapping[str, Any]) -> str:
-    """A checksum of named tensors: the same weights, the same eight hex digits."""
-    total = 0
-    for name, tensor in sorted(tensors.items()):
-        if not isinstance(tensor, Tensor):  # a module's own extra state
-            continue
-        total = zlib.crc32(name.encode(), total)
-        plain = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
-        total = zlib.crc32(plain.numpy().data, total)
-    return f"{total:08x}"
+State: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors and a JSON record from which a run resumes."""
 
 
 class RunFolder:
@@ -46,14 +32,13 @@ class RunFolder:
     Of several processes the main one writes, and reads for all.
     """
 
-    def __init__(self, path: str | Path, identity: dict[str, Any], *, every: float = 30.0) -> None:
+    def __init__(self, path: str | Path, record: RunRecord, *, every: float = 30.0) -> None:
         self.path = Path(path)
-        self.identity = json.loads(json.dumps(identity))
         self.every = every
-        self._last = time.monotonic()
-        parallel.on_main(self._claim)
+        self._written = time.monotonic()
+        parallel.on_main(lambda: self._claim(record.to_dict()))
 
-    def _claim(self) -> None:
+    def _claim(self, record: dict[str, Any]) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             remove_partial(self.path)  # of a run that was killed while it wrote
@@ -62,66 +47,56 @@ class RunFolder:
             raise AcclimateError(
                 f"cannot use {self.path} as output folder: {error.strerror}"
             ) from error
-        if IDENTITY not in contents:
+        if RECORD not in contents:
             if contents:
                 raise AcclimateError(
                     f"the output folder {self.path} is not empty and holds no acclimate run "
                     f"({', '.join(contents[:3])}); choose another one"
                 )
-            write_files({self.path / IDENTITY: json_writer(self.identity)})
+            write_files({self.path / RECORD: json_writer(record)})
             return
         try:
-            found = json.loads((self.path / IDENTITY).read_text())
+            found = json.loads((self.path / RECORD).read_text())
         except (OSError, ValueError) as error:
-            raise AcclimateError(f"cannot read {self.path / IDENTITY}: {error}") from error
-        different = [
-            k for k in self.identity if found.get(k) != self.identity[k] and k != "versions"
-        ]
+            raise AcclimateError(f"cannot read {self.path / RECORD}: {error}") from error
+        different = [k for k in record if found.get(k) != record[k] and k != "versions"]
         if different:
-            key, there, here = _first_difference(found, self.identity, different[0])
+            key, there, here = _first_difference(found, record, different[0])
             raise AcclimateError(
                 f"the output folder {self.path} holds another run, which differs in "
                 f"{', '.join(different)} ({key}: there {there}, here {here}); "
                 "choose another folder"
             )
-        if found["versions"] != self.identity["versions"]:
+        if found["versions"] != record["versions"]:
             warnings.warn(
                 f"the run in {self.path} began with other versions ({found['versions']}); "
-                "it goes on, but its numbers may differ in the last digits",
+                "it resumes, but its numbers may differ in the last digits",
                 AcclimateWarning,
                 stacklevel=2,
             )
 
-    @property
-    def finished(self) -> bool:
-        """Whether this run's result is there, whole."""
-        return parallel.on_main(lambda: saved_identity(self.path) is not None)
-
-    def load(self, model: nn.Module, class_names: Sequence[str] | None) -> AdaptationResult:
-        """The finished result."""
+    def result(
+        self, model: nn.Module, class_names: Sequence[str] | None
+    ) -> AdaptationResult | None:
+        """The finished result, loaded into ``model``; None where the run has not finished."""
+        if not parallel.on_main(lambda: stored_run(self.path) is not None):
+            return None
         return replace(AdaptationResult.load(self.path, model), class_names=class_names)
 
-    def resume(self, run: AdaptationRun) -> bool:
-        """Let a run go on from its checkpoint, if there is one."""
-        stored = parallel.on_main(self._stored)
-        if stored is None:
-            return False
-        run.load_state(*stored)
-        return True
-
-    def _stored(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    def checkpoint(self) -> State | None:
+        """The state a killed run resumes from, if it left one."""
         path = self.path / CHECKPOINT
-        return read_tensors(path) if path.exists() else None
+        return parallel.on_main(lambda: read_tensors(path) if path.exists() else None)
 
-    def checkpoint(self, run: AdaptationRun) -> None:
+    def write_checkpoint(self, state: Callable[[], State]) -> None:
         """Write a checkpoint if the last one is old enough."""
-        if not parallel.is_main() or time.monotonic() - self._last < self.every:
+        if not parallel.is_main() or time.monotonic() - self._written < self.every:
             return
         try:
-            write_files({self.path / CHECKPOINT: tensors_writer(*run.state())})
+            write_files({self.path / CHECKPOINT: tensors_writer(*state())})
         except AcclimateError as error:  # an hour of learning is worth more than its checkpoint
-            warnings.warn(f"{error}; the run goes on without", AcclimateWarning, stacklevel=2)
-        self._last = time.monotonic()
+            warnings.warn(f"{error}; the run continues without it", AcclimateWarning, stacklevel=2)
+        self._written = time.monotonic()
 
     def finish(self, result: AdaptationResult) -> None:
         """Write the result; the checkpoint has done its work."""

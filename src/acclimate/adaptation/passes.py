@@ -15,21 +15,21 @@ from acclimate.data import Batch, ImageSource, batch_count, batches
 from acclimate.data.loading import Resident
 from acclimate.metrics import Scores, Tally
 
-__all__ = ["Answers", "Passes", "Predictions"]
+__all__ = ["Passes", "PredictionBuffer", "Predictions"]
 
 _ENOUGH = 2048
 
 
-class Answers:
-    """Hands answers on to be scored, with the numbers of their images, many batches at a time.
+class PredictionBuffer:
+    """Collects logits and the indices of their images, to score many batches at a time.
 
     Scoring is two dozen small operations; for each small batch they would take a GPU's host longer
     than the model takes.
 
-    >>> answers = Answers(lambda logits, rows: print(rows))
+    >>> buffer = PredictionBuffer(lambda logits, rows: print(rows))
     >>> for row in range(3):
-    ...     answers.add(torch.zeros(1, 2), torch.tensor([row]))
-    >>> answers.flush()
+    ...     buffer.add(torch.zeros(1, 2), torch.tensor([row]))
+    >>> buffer.flush()
     tensor([0, 1, 2])
     """
 
@@ -40,7 +40,7 @@ class Answers:
         self._rows: list[Tensor] = []
 
     def add(self, logits: Tensor, rows: Tensor) -> None:
-        """Put the answers to a batch aside, and score what there is if that is enough."""
+        """Add a batch, and score what there is if that is enough."""
         self._images += len(logits)
         self._logits.append(logits)
         self._rows.append(rows)
@@ -55,13 +55,13 @@ class Answers:
             self._score(packed["logits"], packed["rows"])
 
     def pack(self) -> dict[str, Tensor]:
-        """What was put aside, for a checkpoint: scores must not hang on when one is written."""
+        """What is not scored yet, for a checkpoint: scores do not depend on when it is written."""
         if not self._images:
             return {}
         return {"logits": torch.cat(self._logits), "rows": torch.cat(self._rows)}
 
     def unpack(self, packed: Mapping[str, Tensor], device: torch.device) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self._clear()
         if packed:
             self.add(packed["logits"].to(device), packed["rows"].to(device))
@@ -80,12 +80,12 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Passes:
-    """How a set of images is gone through: in which batches, where to, and whether with a bar.
+    """How a set of images is read: in which batches, on which device, and whether with a bar.
 
-    ``shared`` passes are gone through by all processes of a group, each with its part of every
-    batch; its ``images`` are then that part, its ``indices`` those of the whole batch.
+    ``shared`` passes are made by all processes of a group, each with its part of every batch; a
+    batch's ``images`` are then that part, its ``indices`` those of the whole batch.
 
-    Pictures stay on the device for the passes to come if all fit in ``room`` bytes; None is a third
+    Images stay on the device for the passes to come if all fit in ``room`` bytes; None is a third
     of what is free on a GPU, and none on a CPU, where the images keep what they decoded themselves.
     """
 
@@ -102,8 +102,9 @@ class Passes:
         return Resident(len(self.images), device=self.device, room=self.room)
 
     @cached_property
-    def _labels(self) -> _Moved:
-        return _Moved(self.device)
+    def _labels(self) -> Tensor | None:
+        labels = self.images.labels
+        return None if labels is None else labels.to(self.device)
 
     @cached_property
     def _classes(self) -> _Moved:
@@ -112,7 +113,7 @@ class Passes:
     def batches(
         self, title: str, *, order: Tensor | None = None, start: int = 0
     ) -> Iterator[Batch]:
-        """Batches on the device, from number ``start`` on."""
+        """Batches on the device, from index ``start`` on."""
         size = self.batch_size
         # Asked for here: the thread that reads does not know whether this one is alone.
         own = partial(parallel.share, of=(parallel.rank(), parallel.world()))
@@ -142,15 +143,14 @@ class Passes:
 
     def labels_of(self, rows: Tensor) -> Tensor | None:
         """True classes of some images, for scoring, where there are any."""
-        labels = self.images.labels
-        return None if labels is None else self._labels.of(labels)[rows]
+        return None if self._labels is None else self._labels[rows]
 
     def of(self, classes: Tensor, rows: Tensor) -> Tensor | None:
-        """Some images' share of one class per image; None when there are none."""
+        """The classes of some images, given those of all; None when there are none."""
         return self._classes.of(classes)[rows] if len(classes) else None
 
     def score(self, tally: Tally, logits: Tensor, rows: Tensor, *, source: Tensor) -> Tensor:
-        """Add the answers to some images to a tally; the predicted classes."""
+        """Add the predictions of some images to a tally; the predicted classes."""
         return tally.update(
             logits,
             labels=self.labels_of(rows),
@@ -167,7 +167,7 @@ class Passes:
         source: Tensor,
         order: Tensor | None = None,
     ) -> tuple[Predictions, Scores]:
-        """Answers for every image and their scores, ``source`` being the source model's classes.
+        """Predictions for all images and their scores, ``source`` being the source model's classes.
 
         All of it stays on the device to the end of the pass: no batch waits for the one before.
         """
@@ -179,15 +179,15 @@ class Passes:
             confidence[rows] = logits.float().softmax(dim=1).amax(dim=1)
             classes[rows] = self.score(tally, logits, rows, source=source)
 
-        answers = Answers(score)
+        buffer = PredictionBuffer(score)
         for batch in self.batches(title, order=order):
-            answers.add(self.whole(forward(batch), batch), batch.rows)
-        answers.flush()
+            buffer.add(self.whole(forward(batch), batch), batch.rows)
+        buffer.flush()
         return Predictions(classes.cpu(), confidence.cpu()), tally.scores()
 
 
 class _Moved:
-    """The last tensor asked for, on the device: it goes there once, not with every batch."""
+    """The last tensor asked for, on the device: it is copied once, not with every batch."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from acclimate import parallel
 from acclimate.acceleration import Acceleration
-from acclimate.adaptation.folder import fingerprint
-from acclimate.adaptation.passes import Answers, Passes, Predictions
+from acclimate.adaptation.folder import State
+from acclimate.adaptation.passes import Passes, PredictionBuffer, Predictions
+from acclimate.checkpoint import fingerprint
 from acclimate.data import Batch, batch_count, epoch_order
 from acclimate.errors import AcclimateWarning
 from acclimate.guard.guard import Guard, Watch, drift
@@ -29,7 +30,7 @@ from acclimate.text import Keep, Score
 __all__ = ["AdaptationRun"]
 
 EVALUATION = -1
-"""The epoch number whose shuffled order all evaluation passes share."""
+"""The epoch whose shuffled order all evaluation passes share."""
 
 
 @dataclass
@@ -58,39 +59,43 @@ class AdaptationRun:
         keep: Keep,
         score: Score = "epochs",
         seed: int,
-        checkpoint: Callable[[AdaptationRun], None] = lambda run: None,
+        write_checkpoint: Callable[[Callable[[], State]], None] | None = None,
     ) -> None:
         self.learner, self.passes, self.guard, self.keep = learner, passes, guard, keep
         self.score, self.seed = score, seed
-        self.checkpoint = checkpoint
+        self._write_checkpoint = write_checkpoint
         self.history = History()
         self.progress = Progress()
         self.watch = Watch()
         self.tally = Tally()
-        self._answers = Answers(self._score)
+        self._buffer = PredictionBuffer(self._score)
         self._pool: StatisticsPool | None = None
         self._batch_classes: Tensor | None = None
 
     # What a checkpoint holds.
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and a JSON record from which :meth:`load_state` goes on."""
+    def state(self) -> State:
+        """What :meth:`load_state` resumes from."""
         tensors = {f"learner/{k}": v for k, v in self.learner.state_tensors().items()}
         for name in ("progress", "watch", "tally"):
             tensors |= {f"{name}/{k}": v for k, v in pack(getattr(self, name)).items()}
-        tensors |= {f"answers/{k}": v for k, v in self._answers.pack().items()}
+        tensors |= {f"answers/{k}": v for k, v in self._buffer.pack().items()}
         acceleration = asdict(self.learner.network.acceleration)
         return tensors, {"history": self.history.to_dict(), "acceleration": acceleration}
 
     def load_state(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.learner.load_state_tensors(under("learner/", tensors))
         for name in ("progress", "watch", "tally"):
             unpack(getattr(self, name), under(f"{name}/", tensors))
-        self._answers.unpack(under("answers/", tensors), self.passes.device)
+        self._buffer.unpack(under("answers/", tensors), self.passes.device)
         self.history = History.from_dict(record["history"])
-        # The same way to the end, even if another would look faster today.
+        # The same acceleration to the end, even if another would be faster today.
         self.learner.network.accelerate(Acceleration(**record["acceleration"]), verified=True)
+
+    def _checkpoint(self) -> None:
+        if self._write_checkpoint is not None:
+            self._write_checkpoint(self.state)
 
     # The run, from top to bottom.
 
@@ -108,11 +113,11 @@ class AdaptationRun:
                 self._epoch()
             if self.keep == "best" and self.progress.best:
                 self._restore_best()
-        return self._hand_back()
+        return self._finish()
 
     @property
     def _compares(self) -> bool:
-        """Whether anything asks how the answers differ from the source model's."""
+        """Whether predictions are compared with the source model's."""
         return self.guard.action != "off" or self.keep == "best"
 
     def _source_pass(self) -> None:
@@ -121,10 +126,10 @@ class AdaptationRun:
         )
         self.progress.source_classes = predictions.classes
         self.progress.source_confidence = predictions.confidence
-        self.checkpoint(self)
+        self._checkpoint()
 
     def _settle(self) -> None:
-        """Let a running estimate of the statistics come to the images before anything else does."""
+        """Let a running estimate of the statistics settle on the images before anything else."""
         batches = batch_count(len(self.passes.images), self.learner.batch_size)
         for _ in range(self.learner.recipe.normalization.settling_passes(batches)):
             order = epoch_order(len(self.passes.images), seed=self.seed, epoch=EVALUATION)
@@ -171,14 +176,14 @@ class AdaptationRun:
             progress.batch += 1
             if progress.stopped:
                 break
-            self.checkpoint(self)
+            self._checkpoint()
         self._end_epoch()
 
     def _learn(self, batch: Batch) -> None:
         result = self.learner.step(self._images(batch))
         logits = self.passes.whole(result.logits, batch)
         source = self.passes.of(self.progress.source_classes, batch.rows)
-        self._answers.add(logits, batch.rows)
+        self._buffer.add(logits, batch.rows)
         if result.loss is not None:
             self.tally.add_loss(result.loss * len(logits), images=len(logits))
         if self.guard.action == "off":
@@ -191,7 +196,7 @@ class AdaptationRun:
         self.passes.score(self.tally, logits, rows, source=self.progress.source_classes)
 
     def _check(self) -> None:
-        """Let the guard judge what it saw since the last check, and do what it is told to do."""
+        """Let the guard judge the steps since the last check, and take its action."""
         trouble = self.watch.check(self.guard, self.learner)
         if trouble is None:
             return
@@ -210,7 +215,7 @@ class AdaptationRun:
     def _end_epoch(self) -> None:
         progress = self.progress
         self._check_agreement()
-        self._answers.flush()
+        self._buffer.flush()
         before = self.tally.scores()
         progress.epoch, progress.batch = progress.epoch + 1, 0
         if progress.epoch == self.learner.recipe.epochs and self.watch.steps:
@@ -219,7 +224,7 @@ class AdaptationRun:
         if self.score == "epochs" or self._at_the_end:
             after = self._consider(epoch=progress.epoch)
         else:
-            self._pool = self._batch_classes = None  # those of the start are too old to hand back
+            self._pool = self._batch_classes = None  # those of the start are too old to be returned
         self.history.epochs.append(
             EpochRecord(
                 epoch=progress.epoch,
@@ -228,14 +233,14 @@ class AdaptationRun:
                 drift=drift(self.learner),
             )
         )
-        self.checkpoint(self)
+        self._checkpoint()
 
     @property
     def _at_the_end(self) -> bool:
         return self.progress.stopped or self.progress.epoch == self.learner.recipe.epochs
 
     def _check_agreement(self) -> None:
-        """See that all processes have learnt the same: the answers of one stand for all."""
+        """See that all processes have learnt the same: the predictions of one stand for all."""
         if parallel.active():
             learnt = {"checksum": fingerprint(self.learner.state_tensors())}
             parallel.same(learnt, f"the processes came apart by step {self.learner.steps}")
@@ -243,7 +248,7 @@ class AdaptationRun:
     def _consider(self, *, epoch: int) -> Scores:
         """Score the present state without labels; remember it if it is the best so far."""
         # Statistics are gathered where they may be used: at the start for the verdict, and at the
-        # end for the model handed back.
+        # end for the model returned.
         edge = epoch in (0, self.learner.recipe.epochs)
         scores = self._batch_statistics_pass(f"after epoch {epoch}", gather=edge)
         if self.keep == "best" and drift(self.learner) <= self.guard.max_drift:
@@ -279,11 +284,11 @@ class AdaptationRun:
         self._batch_classes = predictions.classes
         return scores
 
-    def _hand_back(self) -> tuple[Predictions, Verdict]:
+    def _finish(self) -> tuple[Predictions, Verdict]:
         learner, statistics = self.learner, self.learner.statistics
         learns = learner.recipe.steps
         weight = learner.recipe.normalization.export_weight(learner.batch_size)
-        # Episodes keep nothing: there is no state whose statistics could be handed back.
+        # Episodes keep nothing: there is no state whose statistics could be returned.
         keeps = learner.recipe.episode is None
         adapts_statistics = bool(
             keeps and learner.recipe.normalization.adapts and statistics.layers
@@ -314,13 +319,13 @@ class AdaptationRun:
             remove_adapters(learner.model)
             statistics.load_buffers(source_buffers)
             self.history.final = self.history.source
-            self.history.statistics_gap = None  # it was of the model that is not handed back
+            self.history.statistics_gap = None  # it was of the model that is not returned
             predictions = Predictions(self.progress.source_classes, self.progress.source_confidence)
-            verdict = Verdict("refused", f"{verdict.reason}; the source model is handed back")
+            verdict = Verdict("refused", f"{verdict.reason}; the source model is returned")
         return predictions, verdict
 
     def _final_predictions(self, write_statistics: Callable[[], None]) -> Predictions:
-        """The answers of the model handed back, or of the recipe where no plain model has them."""
+        """Those of the model returned, or of the recipe where no plain model has them."""
         learner = self.learner
         if learner.recipe.exports:
             write_statistics()
@@ -328,7 +333,7 @@ class AdaptationRun:
             predictions, self.history.final = self._pass(
                 "predictions", lambda batch: learner.forward_plain(batch.images)
             )
-        else:  # in the order of the images, which may tell something
+        else:  # in the order of the images, which may carry information
             predictions, self.history.final = self._pass(
                 "predictions", lambda batch: learner.predict(self._images(batch))
             )
@@ -337,7 +342,7 @@ class AdaptationRun:
         return predictions
 
     def _unmended(self) -> str | None:
-        """Trouble from before the state that is handed back, in words: nothing undid it."""
+        """Trouble from before the state that is returned, in words: nothing undid it."""
         events = [e for e in self.history.events if e.step <= self.learner.steps]
         return f"step {events[-1].step}: {events[-1].trouble}" if events else None
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from acclimate.adaptation.passes import Answers
+from acclimate.adaptation.passes import PredictionBuffer
 from acclimate.bench.job import Job, Setting
 from acclimate.data import Batch, batch_count, batches
 from acclimate.data.base import JoinedSource
@@ -173,7 +173,7 @@ class _Counts:
         self._spans = min(_SPANS, self._total)
         # One for each shift in each span; both are sums of these.
         self._tallies = [[Tally() for _ in range(self._spans)] for _ in met.shifts]
-        self._answers = Answers(self._count)
+        self._answers = PredictionBuffer(self._count)
         self._indices: list[torch.Tensor] = []
 
     def add(self, logits: torch.Tensor, batch: Batch) -> None:

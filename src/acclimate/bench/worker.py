@@ -19,11 +19,11 @@ from torch import Tensor
 
 from acclimate._version import __version__
 from acclimate.adaptation.adapt import adapt
-from acclimate.adaptation.folder import fingerprint
 from acclimate.bench.images import ImageCache, Opened, heard
 from acclimate.bench.job import UNADAPTED, Job, Weights
 from acclimate.bench.record import Record, Result, plain
 from acclimate.bench.streaming import Met, streamed_record
+from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource
 from acclimate.data.benchmarks import check_classes_fit, find_dataset
 from acclimate.errors import AcclimateError
@@ -123,9 +123,9 @@ def adapted_record(
         "statistics_gap": history.statistics_gap,
         "batch_norm_layers": len(batch_norm_layers(result.model)),
         "recipe": result.recipe.to_dict(),
-        "weights": result.record["weights"],
-        "batch_size": result.record["batch_size"],
-        "speed": result.record["acceleration"],
+        "weights": result.record.weights,
+        "batch_size": result.record.batch_size,
+        "speed": result.record.acceleration,
         "notes": list(result.notes),
     }
     return record | _calibrated(result, images, again)
@@ -449,7 +449,7 @@ class Worker:
         again = None
         if asked is not None and asked.label_of is None and opened.images.labels is not None:
             # The run's confidences are over all outputs, those of the score over some of them.
-            again = self._evaluate(result.model, opened, result.record["batch_size"])
+            again = self._evaluate(result.model, opened, result.record.batch_size)
         record = adapted_record(result, opened.images, again=again)
         record["notes"] += said
         if self.score == "end" and len(record["errors"]["after_epoch"]) > 1:

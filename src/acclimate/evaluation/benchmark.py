@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from acclimate._version import __version__
 from acclimate.adaptation.adapt import adapt
-from acclimate.adaptation.folder import fingerprint
+from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource
 from acclimate.data.base import digest
 from acclimate.errors import AcclimateError

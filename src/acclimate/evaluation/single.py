@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acclimate.adaptation.passes import Answers, Passes
+from acclimate.adaptation.passes import Passes, PredictionBuffer
 from acclimate.data import ImageSource
 from acclimate.errors import AcclimateError
 from acclimate.metrics import Calibration, ErrorCounts, Scoring, filtered_error, unmappable_share
@@ -102,7 +102,7 @@ def evaluate(
             calibration.update(*_among_the_asked(logits, labels, scoring))
         predictions[rows] = logits.argmax(dim=1)
 
-    answers = Answers(score)
+    answers = PredictionBuffer(score)
     for number, batch in enumerate(passes.batches(title)):
         logits = logits_of(model(batch.images))
         if number == 0:
