@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acclimate.data.corruptions import SEVERITIES, TEST
-from acclimate.data.names import plain_shift
+from acclimate.data.shift import plain_shift
 from headline import published
 from measured import mean
 from page_table import Row, TableError, command, drawn

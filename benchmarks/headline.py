@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from acclimate.bench.job import group_of
 from acclimate.bench.table import cell_of, mean_of_means
+from acclimate.data.shift import group_of
 from acclimate.paper.tables import tables
 from page_table import Row, TableError, command, drawn
 

@@ -96,7 +96,7 @@ def test_a_job_is_read_back_from_json(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"shift": "cifar/fog:9"}, "expected one shift"),
+        ({"shift": "cifar/fog:9"}, "expected a severity of 1, 2, 3, 4 or 5"),
         ({"seed": -1}, "expected seed >= 0, got -1"),
         ({"images": 0}, "expected images >= 1, got 0"),
         ({"images": True}, "expected images >= 1, got True"),

@@ -118,7 +118,7 @@ def test_where_data_lies_changes_no_key(tmp_path):
         ({"models": ["acclimate:wrn-40"]}, "unknown model 'acclimate:wrn-40'; did you mean"),
         ({"models": ["wrn"]}, "expected a model with a prefix"),
         ({"models": ["tim:resnet50"]}, "unknown model prefix 'tim'; did you mean 'timm'"),
-        ({"shifts": ["cifar/fogg:3"]}, "unknown shift 'fogg'; did you mean 'fog'"),
+        ({"shifts": ["cifar/fogg:3"]}, "unknown corruption 'fogg'; did you mean 'fog'"),
         ({"shifts": ["fog:3"]}, "with the preset it is made by"),
         (
             {"options": {"optimizer.rate": 1}},

@@ -12,10 +12,11 @@ from acclimate.bench import Result, Weights
 from acclimate.bench import images as _image_cache
 from acclimate.bench import worker as _model_cache
 from acclimate.bench import worker as running
+from acclimate.bench.scoring import evaluate
 from acclimate.bench.worker import Worker
+from acclimate.data import shifted
 from acclimate.data.benchmarks import open_dataset
 from acclimate.data.shift import Shift
-from acclimate.evaluation import evaluate
 from acclimate.models import load
 from sweeps import a_job, write_digits
 
@@ -113,7 +114,7 @@ def test_nothing_is_adapted_by_none_nor_left_from_the_job_before(worker):
 
 def test_model_and_images_are_made_once_for_jobs_that_share_them(worker, monkeypatch):
     loads, made = [], []
-    real_load, real_apply = _model_cache.load, Shift.apply
+    real_load, real_apply = _model_cache.load, shifted.apply_shift
 
     def counted_load(*args, **kwargs):
         loads.append(args)
@@ -124,7 +125,7 @@ def test_model_and_images_are_made_once_for_jobs_that_share_them(worker, monkeyp
         return real_apply(self, images, numbers)
 
     monkeypatch.setattr(_model_cache, "load", counted_load)
-    monkeypatch.setattr(Shift, "apply", counted_apply)
+    monkeypatch.setattr(shifted, "apply_shift", counted_apply)
     for job in (a_job("none"), a_job("bn"), a_job("ent"), a_job("ent", seed=1)):
         done(worker.run(job))
     assert (len(loads), sum(made)) == (1, 160)

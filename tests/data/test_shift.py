@@ -8,6 +8,7 @@ import torch
 
 from acclimate.data import Preprocessing, Shift, ShiftedSource, open_images, write_corrupted
 from acclimate.data.corruptions import corrupt
+from acclimate.data.shifted import made_shift
 from acclimate.errors import AcclimateError
 
 SIZE = Preprocessing(size=(16, 12))
@@ -29,12 +30,12 @@ def test_a_shift_is_one_word():
 def test_frost_says_whose_it_is(monkeypatch):
     place = "acclimate.data.corruptions.frost.frost_kind"
     monkeypatch.setattr(place, lambda: "frost-procedural")
-    assert str(Shift.parse("imagenet/frost:2")) == "imagenet/frost-procedural:2"
-    assert Shift.parse("imagenet/frost-procedural:2") == Shift.parse("imagenet/frost:2")
+    assert str(made_shift("imagenet/frost:2")) == "imagenet/frost-procedural:2"
+    assert made_shift("imagenet/frost-procedural:2") == made_shift("imagenet/frost:2")
     monkeypatch.setattr(place, lambda: "frost")
-    assert str(Shift.parse("imagenet/frost:2")) == "imagenet/frost:2"
+    assert str(made_shift("imagenet/frost:2")) == "imagenet/frost:2"
     with pytest.raises(AcclimateError, match="unknown corruption 'frost-procedural'"):
-        Shift.parse("imagenet/frost-procedural:2")
+        made_shift("imagenet/frost-procedural:2")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_frost_says_whose_it_is(monkeypatch):
         ("imagenet/fog", "PRESET/NAME:SEVERITY"),
         ("imagenet/fog:x", "PRESET/NAME:SEVERITY"),
         ("imagenet/fog:3@-1", "PRESET/NAME:SEVERITY"),
-        ("imagenet/fog:0", "severity of 1, 2, 3, 4 or 5, got 0"),
+        ("imagenet/fog:0", "severity of 1, 2, 3, 4 or 5, got 'imagenet/fog:0'"),
         ("imagenet/fob:3", "did you mean 'fog'"),
         ("imagnet/fog:3", "did you mean 'imagenet'"),
     ],

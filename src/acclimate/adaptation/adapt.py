@@ -20,7 +20,8 @@ from acclimate.adaptation.run import AdaptationRun
 from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource, Preprocessing, batch_count, batches, open_images
 from acclimate.data.labels import Labels
-from acclimate.data.shift import Shift, ShiftedSource
+from acclimate.data.shift import Shift
+from acclimate.data.shifted import ShiftedSource
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.guard.guard import Guard, make_guard, warn_of_temperatures
 from acclimate.learner.learner import Learner

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from acclimate.data.benchmarks import find_dataset, missing_parts
 from acclimate.data.benchmarks.registry import check_dataset, open_dataset
-from acclimate.data.names import SEVERITIES
+from acclimate.data.shift import SEVERITIES
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 __all__ = ["DataAtHand", "lying_in"]

@@ -14,16 +14,17 @@ from torch import Tensor
 from tqdm import tqdm
 
 from acclimate.bench.job import SEQUENCES, Job, Setting
-from acclimate.bench.plan import MADE_FROM, job_shifts, root_of
+from acclimate.bench.plan import MADE_FROM, root_of
+from acclimate.bench.shifts import dataset_parts, job_shifts
 from acclimate.bench.streaming import Met
 from acclimate.data import ImageSource, Preprocessing
 from acclimate.data.base import JoinedSource, digest
 from acclimate.data.benchmarks import find_dataset, open_dataset
 from acclimate.data.corruptions import SEVERITIES
 from acclimate.data.memory import cache_budget
-from acclimate.data.shift import Shift, ShiftedSource
+from acclimate.data.shift import Shift
+from acclimate.data.shifted import ShiftedSource, made_shift
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.evaluation import dataset_parts
 
 __all__ = ["FewImages", "ImageCache", "Opened", "few_images", "heard"]
 
@@ -157,7 +158,7 @@ class ImageCache:
         if self._is_last("made", key):
             return self._last["made"][1]
         self._last.pop("made", None)  # before the next one takes its memory
-        opened = self._made(clean, Shift.parse(job.shift), cache=cache)
+        opened = self._made(clean, made_shift(job.shift), cache=cache)
         self._last["made"] = key, opened
         return opened
 
@@ -241,7 +242,9 @@ class ImageCache:
                     incomplete=self.incomplete,
                     progress=False,
                 )[0]
-                corruption, severity = part.shift, part.severity
+                found = part.shift
+                assert found is not None
+                corruption, severity = found.name, found.severity
             source = open_dataset(
                 dataset,
                 root,
@@ -271,7 +274,7 @@ class ImageCache:
                 disable=not self.progress,
             ):
                 images.read(chunk)
-        return Opened(images=images, data=_digest(images), corruption=shift.kind, notes=clean.notes)
+        return Opened(images=images, data=_digest(images), corruption=shift.name, notes=clean.notes)
 
 
 def _is_group(job: Job) -> bool:
@@ -283,12 +286,12 @@ def _members(job: Job, *, gradual: bool) -> list[str | None]:
     assert job.shift is not None
     if not gradual:
         return job_shifts(job.dataset, [job.shift])
-    rising = [str(shift).rpartition(":") for shift in job_shifts(job.dataset, [job.shift])]
-    names = dict.fromkeys(name for name, _, _ in rising)
-    if "" in names:
+    rising = [Shift.parse(str(word)) for word in job_shifts(job.dataset, [job.shift])]
+    if any(shift.severity is None for shift in rising):
         raise AcclimateError(f"the shifts of {job.dataset} have no severities to grow and fade by")
     wave = (*SEVERITIES, *reversed(SEVERITIES[:-1]))
-    return [f"{name}:{severity}" for name in names for severity in wave]
+    names = dict.fromkeys(replace(shift, severity=None) for shift in rising)
+    return [str(replace(name, severity=severity)) for name in names for severity in wave]
 
 
 def _bytes(images: ImageSource) -> int:

@@ -6,14 +6,13 @@ import functools
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-from acclimate.data.names import DEV, TEST, plain_shift
+from acclimate.data.shift import Group, Shift
 from acclimate.errors import AcclimateError, unknown_name
 
 __all__ = [
@@ -21,13 +20,11 @@ __all__ = [
     "SETTINGS",
     "STATIONARY",
     "UNADAPTED",
-    "Group",
     "Job",
     "Options",
     "Setting",
     "Value",
     "Weights",
-    "group_of",
 ]
 
 
@@ -127,16 +124,12 @@ class Setting:
 
 Value: TypeAlias = str | int | float | bool | None
 Options: TypeAlias = tuple[tuple[str, Value], ...]
-Group: TypeAlias = Literal["dev", "test"]
 
 _MOST = 2**63  # from here on a store cannot keep it
 UNADAPTED = "none"
 """The recipe that leaves the model as it is."""
 
 _KEY_DIGITS = 16
-_SHIFT = re.compile(
-    r"((?P<preset>[^/:@]+)/)?(?P<name>[^/:@]+)(:(?P<severity>[1-5]))?(@(?P<draw>\d+))?"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +140,7 @@ class Job:
         model: as ``--model`` has it, ``acclimate:wrn-40-2``.
         dataset: one of ``acclimate list datasets``.
         recipe: one of ``acclimate list recipes``; "none" is the model as it is.
-        shift: "cifar/fog:3" is made on the way, "fog:3" and "clipart" are the data set's own, None
+        shift: "cifar/fog:3" is made on the fly, "fog:3" and "clipart" are the data set's own, None
             is the data set as it is.
         options: changes to the recipe, sorted by name.
         seed: of the adaptation.
@@ -177,17 +170,12 @@ class Job:
     split: str | None = None
     forgetting: bool = False
     setting: str | None = None
-    _parsed: Mapping[str, str | None] = field(init=False, repr=False, compare=False)
+    _shift: Shift | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check(self)
-        match = _SHIFT.fullmatch(self.shift) if self.shift is not None else None
-        if self.shift is not None and match is None:
-            raise AcclimateError(
-                "expected one shift, such as cifar/fog:3 (made on the way), fog:3 or clipart (the "
-                f"data set's own), got {self.shift!r}"
-            )
-        object.__setattr__(self, "_parsed", match.groupdict() if match else {})
+        shift = None if self.shift is None else Shift.parse(self.shift)
+        object.__setattr__(self, "_shift", shift)
         if self.setting is not None:
             object.__setattr__(self, "setting", _setting(self.setting))
         object.__setattr__(self, "options", tuple(sorted(self.options)))
@@ -222,28 +210,27 @@ class Job:
     @property
     def corruption(self) -> str | None:
         """The corruption or domain alone: fog, clipart; None where the images are clean."""
-        return self._parsed.get("name")
+        return None if self._shift is None else self._shift.name
 
     @property
     def severity(self) -> int | None:
         """1 to 5; None where there are no severities."""
-        severity = self._parsed.get("severity")
-        return None if severity is None else int(severity)
+        return None if self._shift is None else self._shift.severity
 
     @property
     def preset(self) -> str | None:
-        """Whose constants a corruption is made with; None where it is not made on the way."""
-        return self._parsed.get("preset")
+        """Whose constants a corruption is made with; None where it is not made on the fly."""
+        return None if self._shift is None else self._shift.preset
 
     @property
     def draw(self) -> int:
-        """Which draw of a corruption that is made on the way; 0 is the first."""
-        return int(self._parsed.get("draw") or 0)
+        """Which draw of a corruption that is made on the fly; 0 is the first."""
+        return self._shift.seed if self._shift else 0
 
     @property
     def group(self) -> Group | None:
         """Whether the corruption is one to choose on (dev) or to report on (test)."""
-        return group_of(self.corruption)
+        return None if self._shift is None else self._shift.group
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without those at their defaults."""
@@ -277,18 +264,6 @@ class Job:
 
 
 _FIELDS = [item for item in fields(Job) if item.init]
-
-
-def group_of(corruption: str | None) -> Group | None:
-    """Whether a corruption is one to choose on or one to report on; None for anything else.
-
-    >>> group_of("spatter"), group_of("frost-procedural"), group_of("clipart")
-    ('dev', 'test', None)
-    """
-    name = "" if corruption is None else plain_shift(corruption)
-    if name == "dev" or name in DEV:
-        return "dev"
-    return "test" if name == "test" or name in TEST else None
 
 
 def _setting(word: str) -> str | None:

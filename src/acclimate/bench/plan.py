@@ -21,10 +21,9 @@ from acclimate.bench.job import (
     Value,
     Weights,
 )
+from acclimate.bench.shifts import group_shifts, job_shifts
 from acclimate.data.benchmarks import find_dataset
-from acclimate.data.corruptions import SEVERITIES
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.evaluation.parts import made_shifts, own_shifts
 from acclimate.methods.registry import get_recipe
 from acclimate.models import list_models, want_trained
 from acclimate.models.loading import origin
@@ -32,13 +31,10 @@ from acclimate.parts.base import PARTS
 from acclimate.recipe import Recipe
 
 __all__ = [
-    "CLEAN",
     "MADE_FROM",
     "Grid",
     "Plan",
     "combinations",
-    "group_shifts",
-    "job_shifts",
     "of_one_pass",
     "problems",
     "read_plan",
@@ -120,67 +116,6 @@ def typed_options(recipe: Recipe, options: Mapping[str, Any]) -> Options:
         else:
             typed[key] = getattr(getattr(recipe, slot), option)
     return tuple(sorted(typed.items()))
-
-
-CLEAN = "clean"
-
-
-def job_shifts(dataset: str, words: Sequence[str]) -> list[str | None]:
-    """The shifts of a data set that words ask for, each once, None for the images as they are.
-
-    >>> job_shifts("cifar10", ["clean", "cifar/fog:3"]), job_shifts("cifar10-c", ["fog"])[:2]
-    ([None, 'cifar/fog:3'], ['fog:1', 'fog:2'])
-    """
-    record = find_dataset(dataset)
-    if not record.shifts:
-        chosen: dict[str | None, None] = {}  # a set that keeps its order
-        for word in words or (CLEAN,):
-            if word == CLEAN:
-                chosen[None] = None
-            else:  # one by one: a plan may have several presets
-                chosen |= {str(shift): None for shift in made_shifts([word])}
-        return list(chosen)
-    if CLEAN in words:
-        raise AcclimateError(f"{dataset} has no clean images; leave {CLEAN!r} out")
-    return [
-        name if severity is None else f"{name}:{severity}"
-        for name, severity in own_shifts(record, words)
-    ]
-
-
-def group_shifts(dataset: str, words: Sequence[str], *, severities: bool) -> list[str]:
-    """The groups of shifts that words ask for, one for each severity where ``severities``.
-
-    >>> group_shifts("cifar10", ["cifar/test"], severities=True)[:2]
-    ['cifar/test:1', 'cifar/test:2']
-    >>> group_shifts("cifar10", ["cifar/dev"], severities=False)
-    ['cifar/dev']
-    """
-    groups: list[str] = []
-    for word in words or ("test",):
-        shifts = job_shifts(dataset, [word])  # refuses what the data set has not
-        name, colon, severity = word.partition(":")
-        if name.rpartition("/")[2] not in _GROUPS:
-            raise AcclimateError(
-                "a sequence runs through a group of shifts: expected test, dev or all, such as "
-                f"cifar/test:5, got {word!r}"
-            )
-        if not severities:
-            if colon:
-                raise AcclimateError(
-                    f"each shift grows to severity 5 and fades: expected {name}, got {word!r}"
-                )
-            groups.append(name)
-        elif colon:
-            groups.append(f"{name}:{severity}")
-        elif any(":" in str(shift) for shift in shifts):
-            groups += [f"{name}:{number}" for number in SEVERITIES]
-        else:
-            groups.append(name)
-    return list(dict.fromkeys(groups))
-
-
-_GROUPS = ("test", "dev", "all")
 
 
 _LISTED = ("acclimate", "paper")  # whose names are known without another library

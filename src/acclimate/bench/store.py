@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from acclimate.bench.job import SEQUENCES, STATIONARY, group_of
+from acclimate.bench.job import SEQUENCES, STATIONARY
 from acclimate.bench.record import Record, Result, plain
+from acclimate.data.shift import group_of
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import Writer, text_writer, write_files
 

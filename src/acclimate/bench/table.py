@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from acclimate.bench.store import Frame
-from acclimate.data.names import DEV, SEVERITIES, TEST, plain_shift
+from acclimate.data.shift import DEV, SEVERITIES, TEST, plain_shift
 from acclimate.errors import AcclimateError, unknown_name
 
 __all__ = [

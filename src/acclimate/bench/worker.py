@@ -22,12 +22,12 @@ from acclimate.adaptation.adapt import adapt
 from acclimate.bench.images import ImageCache, Opened, heard
 from acclimate.bench.job import UNADAPTED, Job, Weights
 from acclimate.bench.record import Record, Result, plain
+from acclimate.bench.scoring import Evaluation, evaluate, forgetting
 from acclimate.bench.streaming import Met, streamed_record
 from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource
 from acclimate.data.benchmarks import check_classes_fit, find_dataset
 from acclimate.errors import AcclimateError
-from acclimate.evaluation import Evaluation, evaluate, forgetting
 from acclimate.guard.history import History
 from acclimate.guard.verdict import label_free_score
 from acclimate.methods.registry import get_recipe

@@ -27,7 +27,8 @@ from acclimate.registry import parse_assignments
 from acclimate.table import Table
 
 if TYPE_CHECKING:
-    from acclimate.evaluation import Part, Report
+    from acclimate.bench.evaluate import Report
+    from acclimate.bench.shifts import Part
     from acclimate.models import LoadedModel
 
 __all__ = ["add_parser"]
@@ -96,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> Report:
+    from acclimate.bench.evaluate import evaluate_parts
     from acclimate.data import open_images
-    from acclimate.evaluation import evaluate_parts
     from acclimate.methods.registry import get_recipe
 
     options = parse_assignments(assignments(args))
@@ -131,8 +132,8 @@ def _evaluate(args: argparse.Namespace) -> Report:
 
 
 def _parts(args: argparse.Namespace, loaded: LoadedModel) -> list[Part]:
+    from acclimate.bench.shifts import dataset_parts, image_parts
     from acclimate.data import open_images
-    from acclimate.evaluation import dataset_parts, image_parts
     from acclimate.models.device import choose_device
 
     shifts, device = args.shift or [], choose_device(args.device)
@@ -160,8 +161,8 @@ def _parts(args: argparse.Namespace, loaded: LoadedModel) -> list[Part]:
 
 def _check_shifts(args: argparse.Namespace) -> None:
     """A typo shows before a model is loaded."""
+    from acclimate.bench.shifts import made_shifts, own_shifts
     from acclimate.data.benchmarks import find_dataset
-    from acclimate.evaluation.parts import made_shifts, own_shifts
 
     record = None if args.dataset is None else find_dataset(args.dataset)
     if record is not None and record.shifts:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acclimate.data.shift import Shift
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def check_source(args: argparse.Namespace) -> None:
     if args.images is not None:
         check_path(args.images)
         if isinstance(args.shift, str):
-            from acclimate.data import Shift
+            from acclimate.data.shifted import made_shift
 
-            Shift.parse(args.shift)  # a typo shows before a model is loaded
+            made_shift(args.shift)  # a typo shows before a model is loaded
 
 
 def images_to_adapt(args: argparse.Namespace, loaded: LoadedModel) -> tuple[Any, str | None]:
@@ -73,14 +74,14 @@ def images_to_adapt(args: argparse.Namespace, loaded: LoadedModel) -> tuple[Any,
 
 
 def _own_shift(shift: str | None) -> tuple[str | None, int | None]:
-    if shift is not None and "/" in shift:
+    if shift is None:
+        return None, None
+    own = Shift.parse(shift)
+    if own.preset or own.seed:
         raise AcclimateError(
-            f"this data set brings its own shifts, got {shift!r}; leave out the preset"
+            f"this data set brings its own shifts, got {shift!r}; leave out the preset and the draw"
         )
-    name, colon, severity = (shift or "").partition(":")
-    if colon and not severity.isdecimal():
-        raise AcclimateError(f"expected a shift as NAME or NAME:SEVERITY, got {shift!r}")
-    return name or None, int(severity) if colon else None
+    return own.name, own.severity
 
 
 def want_record(images: str, loaded: LoadedModel) -> None:

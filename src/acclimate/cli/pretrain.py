@@ -81,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
     """Train, score on the test split, and write model and summary."""
     import torch
 
+    from acclimate.bench.scoring import evaluate
     from acclimate.checkpoint import tensors_writer
-    from acclimate.evaluation import evaluate
     from acclimate.files import json_writer, write_files
     from acclimate.models.device import choose_device
     from acclimate.models.written import written_record

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,7 +19,7 @@ from acclimate.cli.options import (
     assignments,
 )
 from acclimate.cli.output import write_file
-from acclimate.data.names import SEVERITIES, STAND_INS
+from acclimate.data.shift import SEVERITIES, Shift
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
 from acclimate.text import AS_IT_IS, counted, option_words
@@ -258,7 +258,7 @@ def _shifts(
     dataset: str, args: argparse.Namespace, *, preset: _Preset | None, severities: Sequence[int]
 ) -> list[str]:
     """The single shifts that were asked for, at the severities asked for."""
-    from acclimate.bench.plan import job_shifts
+    from acclimate.bench.shifts import job_shifts
     from acclimate.data.benchmarks import find_dataset
 
     record = find_dataset(dataset)
@@ -278,24 +278,15 @@ def _shifts(
     if not words:
         return []
     shifts = job_shifts(dataset, words)
-    kept = [s for s in shifts if s is None or ":" not in s or _severity(s) in severities]
+    parsed = [shift and Shift.parse(shift) for shift in shifts]
+    kept = [s for s in parsed if not s or s.severity is None or s.severity in severities]
     if not kept:
         raise AcclimateError(
             f"no shift of {dataset} is left at the severities {', '.join(map(str, severities))}"
         )
     # What results call frost-procedural is asked for as frost.
-    asked = kept if record.shifts else [s and _as_asked(s) for s in kept]
-    return ["clean" if shift is None else shift for shift in asked]
-
-
-def _as_asked(shift: str) -> str:
-    for ours, theirs in STAND_INS.items():
-        shift = shift.replace(ours, theirs)
-    return shift
-
-
-def _severity(shift: str) -> int:
-    return int(shift.rpartition(":")[2].partition("@")[0])
+    asked = kept if record.shifts else [s and replace(s, name=s.plain) for s in kept]
+    return [str(shift or "clean") for shift in asked]
 
 
 def _severities(words: Sequence[str] | None) -> tuple[int, ...]:

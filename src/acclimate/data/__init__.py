@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from acclimate.data.opening import open_images
     from acclimate.data.preprocessing import Preprocessing
     from acclimate.data.scoring import Scoring
-    from acclimate.data.shift import Shift, ShiftedSource
+    from acclimate.data.shift import Shift
+from acclimate.data.shifted import ShiftedSource
 
 # Names of corruptions are read by tables of results, which wait for no torch.
 _HOME = {
@@ -26,7 +27,7 @@ _HOME = {
     "Preprocessing": "preprocessing",
     "Scoring": "scoring",
     "Shift": "shift",
-    "ShiftedSource": "shift",
+    "ShiftedSource": "shifted",
     "Skipped": "base",
     "batch_count": "loading",
     "batches": "loading",

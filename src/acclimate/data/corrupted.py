@@ -26,10 +26,8 @@ from tqdm import tqdm
 from acclimate._version import __version__
 from acclimate.data.base import ImageSource, digest
 from acclimate.data.corruptions import (
-    DEV,
     PRESETS,
     SEVERITIES,
-    TEST,
     Preset,
     constants,
     corrupt_indexed,
@@ -37,13 +35,13 @@ from acclimate.data.corruptions import (
 )
 from acclimate.data.files import EXTENSIONS
 from acclimate.data.labels import ClassList, labels_of_paths
-from acclimate.data.shift import JPEG_QUALITY, check_sides
+from acclimate.data.shift import GROUPS, Shift
+from acclimate.data.shifted import JPEG_QUALITY, check_sides
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import held, json_writer, write_files
 
 __all__ = ["Written", "check_call", "choose_shifts", "write_corrupted"]
 
-_GROUPS = {"all": (*TEST, *DEV), "dev": DEV, "test": TEST}
 _VALUES_AT_ONCE = 2**23
 _MANIFEST = "manifest.json"
 _FORMAT = 1  # raised when the same call would write other images, so that the two are not mixed
@@ -175,19 +173,17 @@ def choose_shifts(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
         raise AcclimateError("expected at least one shift: all, dev, test, NAME or NAME:SEVERITY")
     asked: dict[str, set[int]] = {}
     for word in words:
-        if "/" in word:
+        shift = Shift.parse(word)
+        if shift.preset or shift.seed:
             raise AcclimateError(
                 f"expected all, dev, test, NAME or NAME:SEVERITY, got {word!r}; give the preset "
-                "by its own option (--preset)"
+                "and the seed by their own options (--preset, --seed)"
             )
-        name, colon, severity = word.partition(":")
-        if colon and severity not in map(str, SEVERITIES):
-            raise AcclimateError(f"expected a severity of 1, 2, 3, 4 or 5, got {word!r}")
-        for each in _GROUPS.get(name, (name,)):
-            if each not in _GROUPS["all"]:
-                raise unknown_name("shift", each, (*_GROUPS, *_GROUPS["all"]))
-            asked.setdefault(each, set()).update((int(severity),) if colon else SEVERITIES)
-    return {name: tuple(sorted(asked[name])) for name in _GROUPS["all"] if name in asked}
+        for each in shift.expanded():
+            if each.name not in GROUPS["all"]:
+                raise unknown_name("shift", each.name, (*GROUPS, *GROUPS["all"]))
+            asked.setdefault(each.name, set()).add(each.severity or 0)
+    return {name: tuple(sorted(asked[name])) for name in GROUPS["all"] if name in asked}
 
 
 def _labels(source: ImageSource) -> Tensor | None:

@@ -18,7 +18,8 @@ from acclimate.data.files import FolderSource
 from acclimate.data.labels import ClassList, Labels, check_labels
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.data.shards import ShardSource, expand_shards
-from acclimate.data.shift import Shift, ShiftedSource
+from acclimate.data.shift import Shift
+from acclimate.data.shifted import ShiftedSource, made_shift
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 __all__ = ["open_images"]
@@ -55,8 +56,8 @@ def open_images(
     >>> open_images(torch.zeros(4, 3, 8, 8), labels=[0, 1, 1, 0])
     <ArraySource: 4 images, labels, 0 skipped>
     """
-    if isinstance(shift, str):
-        shift = Shift.parse(shift)  # a typo shows before anything is read
+    if shift is not None:
+        shift = made_shift(shift)  # a typo shows before anything is read
     if isinstance(data, ImageSource):
         if labels is not None:
             raise AcclimateError("expected no labels=... with an ImageSource, which has its own")

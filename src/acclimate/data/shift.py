@@ -1,161 +1,158 @@
-"""A corruption as one word, ``imagenet/fog:3``, and a clean source seen through it."""
+"""Shifts by name: the one grammar of ``imagenet/fog:3@7``, ``fog:3``, ``clipart``, ``cifar/test``.
+
+No torch here, so that a table of results starts at once.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, TypeAlias, get_args
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from acclimate.data.base import ImageSource, digest
-from acclimate.data.corruptions import (
-    PRESETS,
-    Preset,
-    constants,
-    corrupt_indexed,
-    named_in_results,
-)
-from acclimate.data.corruptions.corrupt import SMALLEST_SIDE
-from acclimate.data.corruptions.digital import stored_as_jpeg
-from acclimate.data.memory import cache_budget
-from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
-__all__ = ["JPEG_QUALITY", "Shift", "ShiftedSource", "check_sides"]
+__all__ = [
+    "DEV",
+    "GROUPS",
+    "PRESETS",
+    "SEVERITIES",
+    "STAND_INS",
+    "TEST",
+    "Group",
+    "Preset",
+    "Shift",
+    "group_of",
+    "plain_shift",
+]
 
-JPEG_QUALITY = 85
-"""What ImageNet-C was stored with; CIFAR-10-C is stored raw."""
+Preset: TypeAlias = Literal["imagenet", "cifar"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+"""Whose constants a corruption can be made with."""
 
-_FORM = re.compile(r"(?P<preset>[^/:@]+)/(?P<name>[^/:@]+):(?P<severity>\d+)(@(?P<seed>\d+))?")
+SEVERITIES = (1, 2, 3, 4, 5)
+
+DEV: tuple[str, ...] = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+"""The four corruptions on which hyper-parameters may be chosen."""
+
+TEST: tuple[str, ...] = (
+    "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur",
+    "zoom_blur", "snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate",
+    "jpeg_compression",
+)  # fmt: skip
+"""The fifteen corruptions on which results are reported, in the benchmark's order."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {"all": (*TEST, *DEV), "dev": DEV, "test": TEST}
+
+STAND_INS: Mapping[str, str] = {"frost-procedural": "frost"}
+"""Corruptions of our own making that take the place of one of the benchmark's."""
+
+Group: TypeAlias = Literal["dev", "test"]
+
+_FORM = re.compile(
+    r"((?P<preset>[^/:@]+)/)?(?P<name>[^/:@]+)(:(?P<severity>\d+))?(@(?P<seed>\d+))?"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
-    """A corruption of a data set: whose constants, which one, how severe, which draw of it.
+    """A corruption or domain, or a group of them.
 
-    >>> Shift.parse("imagenet/fog:3")
-    Shift(preset='imagenet', name='fog', severity=3, seed=0)
-    >>> str(Shift.parse("cifar/snow:5@7"))
-    'cifar/snow:5@7'
+    Attributes:
+        name: fog, clipart; a group is test, dev or all.
+        severity: 1 to 5; None where there are none, or all are meant.
+        preset: whose constants it is made with on the fly; None for a data set's own.
+        seed: which draw of one that is made on the fly.
+
+    >>> Shift.parse("cifar/snow:5@7")
+    Shift(name='snow', severity=5, preset='cifar', seed=7)
+    >>> print(Shift.parse("fog:3"), Shift.parse("clipart"), Shift.parse("cifar/test:2@0"))
+    fog:3 clipart cifar/test:2
     """
 
-    preset: Preset
     name: str
-    severity: int
+    severity: int | None = None
+    preset: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        constants(self.name, self.severity, preset=self.preset)  # raises for what there is not
+        if self.severity is not None and self.severity not in SEVERITIES:
+            raise AcclimateError(f"expected a severity of 1, 2, 3, 4 or 5, got {self.severity!r}")
         if self.seed < 0:
             raise AcclimateError(f"expected a seed >= 0, got {self.seed}")
 
     @classmethod
     def parse(cls, text: str) -> Shift:
-        """Read PRESET/NAME:SEVERITY, with @SEED for another draw than the first."""
-        match = _FORM.fullmatch(text.strip())
-        if match is None:
-            raise AcclimateError(
-                f"expected a shift as PRESET/NAME:SEVERITY, such as imagenet/fog:3 or "
-                f"cifar/snow:5, got {text!r}; presets: {', '.join(PRESETS)}"
-            )
-        # What results call it can be asked for by that name, if it still is that.
-        name = "frost" if match["name"] == named_in_results("frost") else match["name"]
-        return cls(
-            preset=cast(Preset, match["preset"]),
-            name=name,
-            severity=int(match["severity"]),
-            seed=int(match["seed"] or 0),
-        )
+        """Read [PRESET/]NAME[:SEVERITY][@SEED]."""
+        return _parsed(text)
 
     def __str__(self) -> str:
-        seed = f"@{self.seed}" if self.seed else ""
-        return f"{self.preset}/{self.kind}:{self.severity}{seed}"
+        preset = f"{self.preset}/" if self.preset else ""
+        severity = "" if self.severity is None else f":{self.severity}"
+        return f"{preset}{self.name}{severity}{f'@{self.seed}' if self.seed else ''}"
 
     @property
-    def kind(self) -> str:
-        """The name that results carry: frost tells whose textures it was made with."""
-        return named_in_results(self.name)
+    def plain(self) -> str:
+        """The benchmark's name, also where one of ours stands in for it."""
+        return plain_shift(self.name)
 
-    def apply(self, images: Tensor, numbers: Tensor) -> Tensor:
-        """uint8 pictures N×C×H×W of these numbers, as they would be read from a stored data set."""
-        corrupted = corrupt_indexed(
-            images, numbers, self.name, self.severity, preset=self.preset, seed=self.seed
-        )
-        if self.preset == "imagenet":
-            return stored_as_jpeg(corrupted, quality=JPEG_QUALITY).to(images.device)
-        return corrupted
+    @property
+    def group(self) -> Group | None:
+        """Whether it is there to choose on (dev) or to report on (test)."""
+        return group_of(self.name)
+
+    def expanded(
+        self, groups: Mapping[str, tuple[str, ...]] = GROUPS, *, severities: bool = True
+    ) -> list[Shift]:
+        """Single shifts: a group's members, and all severities where none is named.
+
+        >>> [str(each) for each in Shift.parse("cifar/dev:1@3").expanded()][:2]
+        ['cifar/speckle_noise:1@3', 'cifar/gaussian_blur:1@3']
+        >>> len(Shift.parse("test").expanded())
+        75
+        """
+        asked = (self.severity,) if self.severity or not severities else SEVERITIES
+        names = groups.get(self.name, (self.name,))
+        return [replace(self, name=name, severity=number) for name in names for number in asked]
 
 
-def check_sides(preprocessing: Preprocessing) -> None:
-    """Refuse pictures that are too small to corrupt."""
-    if min(preprocessing.size) < SMALLEST_SIDE:
-        height, width = preprocessing.size
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Shift:
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
         raise AcclimateError(
-            f"expected pictures with sides of at least {SMALLEST_SIDE} px to corrupt, got "
-            f"{height}×{width}"
+            "expected a shift as NAME or NAME:SEVERITY (clipart, fog:3) of the data set's own, or "
+            "as PRESET/NAME:SEVERITY to be made on the fly (imagenet/fog:3, cifar/snow:5; another "
+            f"draw with @7), got {text!r}"
         )
+    severity = match["severity"]
+    if severity is not None and severity not in map(str, SEVERITIES):
+        raise AcclimateError(f"expected a severity of 1, 2, 3, 4 or 5, got {text!r}")
+    return Shift(
+        preset=match["preset"],
+        name=match["name"],
+        severity=None if severity is None else int(severity),
+        seed=int(match["seed"] or 0),
+    )
 
 
-class ShiftedSource(ImageSource):
-    """The pictures of another source, corrupted as they are read and kept where they fit.
+def plain_shift(name: str) -> str:
+    """A corruption by the benchmark's name, also where ours stands in for it.
 
-    A picture's draw goes by its number in the source, so that it is the same in every order, every
-    epoch, and in the data set that ``acclimate corrupt`` writes of pictures prepared alike.
-
-    Args:
-        source: clean pictures, uint8 and fitted to the model's size.
-        shift: what happens to them.
-        cache: bytes of corrupted pictures to keep; None is a third of what is available.
-        device: where they are corrupted.
+    >>> plain_shift("frost-procedural"), plain_shift("fog")
+    ('frost', 'fog')
     """
+    return STAND_INS.get(name, name)
 
-    def __init__(
-        self,
-        source: ImageSource,
-        shift: Shift,
-        *,
-        cache: int | None = None,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        if source.preprocessing is None:
-            raise AcclimateError(
-                f"expected uint8 pictures to corrupt with {shift}, got float model input; give the "
-                "pictures before they are scaled"
-            )
-        check_sides(source.preprocessing)
-        super().__init__(
-            names=source.names,
-            labels=source.labels,
-            class_names=source.class_names,
-            preprocessing=source.preprocessing,
-            skipped=source.skipped,
-            scoring=source.scoring,
-        )
-        self._source, self.shift, self._device = source, shift, torch.device(device)
-        shape = (len(source), *source.preprocessing.shape)
-        fits = int(np.prod(shape)) <= cache_budget(cache)
-        self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
-        self._known = torch.zeros(len(source), dtype=torch.bool)
 
-    def read(self, indices: Tensor) -> Tensor:
-        """The corrupted pictures of these numbers, N×C×H×W uint8 on the CPU."""
-        if self._kept is None:
-            return self._corrupted(indices)
-        missing = indices[~self._known[indices]].unique()
-        if len(missing):
-            self._kept[missing] = self._corrupted(missing)
-            self._known[missing] = True
-        return self._kept[indices]
+def group_of(corruption: str | None) -> Group | None:
+    """Whether a corruption is one to choose on or one to report on; None for anything else.
 
-    def _corrupted(self, indices: Tensor) -> Tensor:
-        clean = self._source.read(indices).to(self._device)
-        return self.shift.apply(clean, indices).cpu()
-
-    def fingerprint(self) -> str:
-        """A digest of the clean pictures and of what happens to them."""
-        assert self.preprocessing is not None
-        what = (self._source.fingerprint(), str(self.shift), str(self.preprocessing.shape))
-        return digest(part.encode() for part in what)
+    >>> group_of("spatter"), group_of("frost-procedural"), group_of("clipart")
+    ('dev', 'test', None)
+    """
+    name = "" if corruption is None else plain_shift(corruption)
+    if name == "dev" or name in DEV:
+        return "dev"
+    return "test" if name == "test" or name in TEST else None

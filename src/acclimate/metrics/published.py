@@ -13,7 +13,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from acclimate.data.names import DEV, TEST
+from acclimate.data.shift import DEV, TEST
 
 __all__ = [
     "ALEXNET_CORRUPTIONS",

@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from acclimate.data.names import STAND_INS
+from acclimate.data.shift import STAND_INS
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.metrics.bootstrap import binomial_errors, check_draws, percentile_interval
 from acclimate.metrics.error import ErrorCounts

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from acclimate.bench import choices as files
 from acclimate.bench.choices import Choices
 from acclimate.bench.job import UNADAPTED, Job, Value, Weights
-from acclimate.bench.plan import job_shifts
+from acclimate.bench.shifts import job_shifts
 from acclimate.data.benchmarks import find_dataset
-from acclimate.data.names import SEVERITIES, plain_shift
+from acclimate.data.shift import SEVERITIES, plain_shift
 from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe, list_recipes
 from acclimate.models.checkpoints import checkpoints

@@ -13,12 +13,12 @@ from torch import Tensor
 from acclimate.data import (
     ImageSource,
     Preprocessing,
-    Shift,
     ShiftedSource,
     list_datasets,
     open_dataset,
 )
 from acclimate.data.base import digest
+from acclimate.data.shifted import made_shift
 from acclimate.errors import AcclimateError
 from acclimate.pretraining.examples import read_pictures
 
@@ -124,7 +124,7 @@ def open_case(
     """
     if target is None and target_shifts:
         raise AcclimateError("a shift of the target needs a target (--target)")
-    shifts = [Shift.parse(each) for each in target_shifts]
+    shifts = [made_shift(each) for each in target_shifts]
 
     def opened(name: str, place: str | Path, split: str) -> ImageSource:
         return open_dataset(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from acclimate.bench.choices import Choices, Chosen
 from acclimate.bench.job import Value
+from acclimate.data.shift import Shift
 from acclimate.report.chosen import file_name
 from acclimate.table import Entry, Table, number_entry
 from acclimate.text import AS_IT_IS, option_words, value_word
@@ -94,7 +96,8 @@ def _row(model: str, recipe: str, chosen: Chosen, file: str) -> list[Entry]:
 def _places(places: Sequence[str]) -> str:
     if len(places) <= _NAMED:
         return ", ".join(places) or "not recorded"
-    names = dict.fromkeys(place.partition(":")[0] for place in places)
+    shifts = map(Shift.parse, places)
+    names = dict.fromkeys(str(replace(shift, severity=None, seed=0)) for shift in shifts)
     named = ", ".join(names) if len(names) <= _FEW else f"{next(iter(names))}, …"
     return f"{len(places)} shifts: {named}"
 

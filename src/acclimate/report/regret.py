@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from acclimate.bench.choices import Choices, Chosen, Search
-from acclimate.bench.job import Value, group_of
+from acclimate.bench.job import Value
 from acclimate.bench.record import Result
 from acclimate.bench.selection import DEV, place_of, settings_of
+from acclimate.data.shift import Shift
 from acclimate.report.chosen import file_name, given_for
 from acclimate.table import Entry, Table, number_entry
 from acclimate.text import AS_IT_IS, option_words
@@ -144,4 +145,4 @@ def _held_out(images: str) -> bool:
     [True, True, False]
     """
     last = images.split()[-1]
-    return last == "val" or group_of(last.rpartition("/")[2].partition(":")[0]) == "dev"
+    return last == "val" or Shift.parse(last).group == "dev"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from acclimate.bench.job import STATIONARY, UNADAPTED, Options, group_of
+from acclimate.bench.job import STATIONARY, UNADAPTED, Options
 from acclimate.bench.record import Result
+from acclimate.data.shift import group_of
 from acclimate.text import option_words
 
 __all__ = [

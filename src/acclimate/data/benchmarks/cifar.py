@@ -28,7 +28,7 @@ from acclimate.data.benchmarks.registry import (
     generated_images,
     register_dataset,
 )
-from acclimate.data.names import DEV, STAND_INS, TEST
+from acclimate.data.shift import DEV, STAND_INS, TEST
 from acclimate.errors import AcclimateError
 
 __all__ = ["CIFAR10_CLASSES"]

@@ -19,8 +19,8 @@ from acclimate.data.benchmarks.registry import (
     register_dataset,
 )
 from acclimate.data.labels import imagenet_index
-from acclimate.data.names import DEV, STAND_INS, TEST
 from acclimate.data.preprocessing import Preprocessing
+from acclimate.data.shift import DEV, STAND_INS, TEST
 
 __all__ = ["IMAGENET_C", "missing_parts"]
 

@@ -14,15 +14,13 @@ from __future__ import annotations
 # Imported for what they register; names are listed in the benchmark's order.
 from acclimate.data.corruptions import blur, digital, noise, spatter, weather  # noqa: F401
 from acclimate.data.corruptions.corrupt import (
-    PRESETS,
-    Preset,
     constants,
     corrupt,
     corrupt_indexed,
     corruptions,
 )
 from acclimate.data.corruptions.frost import frost_kind, named_in_results
-from acclimate.data.names import DEV, SEVERITIES, TEST
+from acclimate.data.shift import DEV, PRESETS, SEVERITIES, TEST, Preset
 
 __all__ = [
     "DEV",

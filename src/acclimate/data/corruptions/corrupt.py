@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
@@ -14,14 +14,12 @@ from torch import Tensor
 
 from acclimate.data.corruptions.draws import Draws, image_keys
 from acclimate.data.corruptions.filters import Pixels, grey_to_rgb, quantize, rgb_to_grey
-from acclimate.data.names import DEV, SEVERITIES, TEST
+from acclimate.data.shift import DEV, PRESETS, SEVERITIES, TEST, Preset
 from acclimate.errors import AcclimateError, unknown_name
 
 __all__ = [
-    "PRESETS",
     "REGISTRY",
     "SMALLEST_SIDE",
-    "Preset",
     "constants",
     "corrupt",
     "corrupt_indexed",
@@ -29,8 +27,6 @@ __all__ = [
     "corruptions",
 ]
 
-Preset = Literal["imagenet", "cifar"]
-PRESETS: tuple[Preset, ...] = get_args(Preset)
 SMALLEST_SIDE = 4  # Below this, a forgotten batch axis (H × W × 3) could pass for grey images.
 
 # Values worked on at once: what a core's cache holds of float32 temporaries; what keeps a GPU busy.

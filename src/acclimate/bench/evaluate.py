@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,17 +14,28 @@ from tqdm.auto import tqdm
 
 from acclimate._version import __version__
 from acclimate.adaptation.adapt import adapt
+from acclimate.bench.scoring import Evaluation, evaluate, forgetting
+from acclimate.bench.shifts import CLEAN, Part
 from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource
 from acclimate.data.base import digest
+from acclimate.data.shift import Shift, plain_shift
 from acclimate.errors import AcclimateError
-from acclimate.evaluation.forgetting import forgetting
-from acclimate.evaluation.parts import Part
-from acclimate.evaluation.report import Report
-from acclimate.evaluation.single import Evaluation, evaluate
-from acclimate.evaluation.store import ResultFile
+from acclimate.files import json_writer, write_files
 from acclimate.methods.registry import get_recipe
-from acclimate.metrics import confusions, most_predicted
+from acclimate.metrics import (
+    CORRUPTIONS,
+    DOMAINS,
+    ErrorCounts,
+    ErrorTable,
+    Figure,
+    RelativeError,
+    confusions,
+    mce,
+    mde,
+    mean_error,
+    most_predicted,
+)
 from acclimate.models import LoadedModel
 from acclimate.models.device import choose_device, copy_model
 
@@ -99,7 +111,7 @@ def evaluate_parts(
 
 def _check_again(part: Part, result: dict[str, Any]) -> None:
     """Refuse to show an old result for other images, where looking costs little."""
-    looks_quickly = part.made is not None or part.severity is None
+    looks_quickly = part.shift is None or part.shift.preset or part.shift.severity is None
     if looks_quickly and result["fingerprint"] != _digest(part.open()):
         raise AcclimateError(
             f"the result kept for {part.name} is of other images or labels; choose another --out"
@@ -127,8 +139,12 @@ class _Job:
         """Open a part, adapt if asked to, and score."""
         started = time.perf_counter()
         images = part.open()
-        record: dict[str, Any] = {"shift": part.shift, "severity": part.severity}
-        record["preset"] = part.made.preset if part.made else None
+        shift = part.shift or Shift(name=CLEAN)
+        record: dict[str, Any] = {
+            "shift": shift.name,
+            "severity": shift.severity,
+            "preset": shift.preset,
+        }
         model = self.model.model
         if self.recipe is not None:
             model, adapted = self._adapted(images)
@@ -215,3 +231,147 @@ class _Job:
             record["confusions"] = [vars(pair) for pair in found.pairs]
             record["answered_as_another"] = list(found.off_diagonal)
         return record
+
+
+RESULTS = "evaluation.json"
+
+
+class ResultFile:
+    """``evaluation.json``: what was evaluated, and each part's result. Without a folder, memory."""
+
+    def __init__(self, folder: Path | None, identity: dict[str, Any]) -> None:
+        self._path = None if folder is None else folder / RESULTS
+        self._identity = identity
+        self.results: dict[str, dict[str, Any]] = {}
+        if self._path is not None:
+            self._claim(self._path)
+
+    def _claim(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = path.read_text(encoding="utf-8") if path.exists() else None
+            there = None if text is None else json.loads(text)
+            if there is not None:
+                self.results = {part["name"]: part["result"] for part in there["parts"]}
+                differing = [k for k, v in self._identity.items() if there["run"].get(k) != v]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise AcclimateError(
+                f"{path} cannot be used: {error}; choose another folder"
+            ) from error
+        if there is not None and differing:
+            key = differing[0]
+            raise AcclimateError(
+                f"{path} holds another evaluation ({key}: {there['run'].get(key)!r:.60}, now "
+                f"{self._identity[key]!r:.60}); choose another folder"
+            )
+
+    def has(self, name: str) -> bool:
+        """Whether a part was done before."""
+        return name in self.results
+
+    def add(self, name: str, result: dict[str, Any]) -> None:
+        """Keep a part's result; on the disk, if there is a folder, before this returns."""
+        self.results[name] = result
+        if self._path is not None:
+            parts = [{"name": each, "result": kept} for each, kept in self.results.items()]
+            write_files({self._path: json_writer({"run": self._identity, "parts": parts})})
+
+
+@dataclass(frozen=True)
+class Report:
+    """An evaluation: what was evaluated (``identity``), and a record for each part."""
+
+    identity: dict[str, Any]
+    parts: list[dict[str, Any]]
+
+    def counts(self) -> list[ErrorCounts]:
+        """Wrong answers and images of each part, top-1 and, where it was counted, top-5."""
+        return [_counts(part) for part in self.parts]
+
+    def table(self) -> ErrorTable | None:
+        """Errors by corruption and severity; None where there are no severities."""
+        if any(part["severity"] is None for part in self.parts):
+            return None
+        cells = zip(self.parts, self.counts(), strict=True)
+        return ErrorTable({(part["shift"], part["severity"]): counts for part, counts in cells})
+
+    def error(self, *, interval: float | None = None) -> Figure:
+        """The mean over shifts of the mean over severities, in percent."""
+        table = self.table()
+        if table is not None:
+            return table.mean_error(interval=interval)
+        names = [part["shift"] for part in self.parts]
+        return mean_error(dict(zip(names, self.counts(), strict=True)), interval=interval)
+
+    def relative_error(self, *, interval: float | None = None) -> RelativeError | None:
+        """mCE or mDE, where the parts are all that these are the mean of; else None.
+
+        They compare with AlexNet on ImageNet-C and ImageNet-D, and are meant for these alone.
+        """
+        data, table = self.identity["data"].get("dataset"), self.table()
+        made_by_imagenet = all(part.get("preset") == "imagenet" for part in self.parts)
+        if table is not None and (data == "imagenet-c" or made_by_imagenet):
+            complete = set(map(plain_shift, table.corruptions()))
+            if complete == set(CORRUPTIONS) and len(table.cells) == 5 * len(CORRUPTIONS):
+                return mce(_by_shift(self.parts, self.counts()), interval=interval)
+        if data == "imagenet-d" and {part["shift"] for part in self.parts} == set(DOMAINS):
+            errors = {p["shift"]: c for p, c in zip(self.parts, self.counts(), strict=True)}
+            return mde(errors, interval=interval)
+        return None
+
+    def top5_error(self, *, interval: float | None = None) -> Figure | None:
+        """As `error`, but of the five highest answers; None where it was not counted."""
+        if any("wrong_top5" not in part for part in self.parts):
+            return None
+        parts = [{**part, "wrong": part["wrong_top5"]} for part in self.parts]
+        return Report(self.identity, parts).error(interval=interval)
+
+    def mean_of(self, key: str, *, unit: str = "%") -> Figure | None:
+        """The mean over shifts of the mean over severities of a number in the records.
+
+        None where a part lacks it.
+        """
+        by_shift: dict[str, list[float]] = {}
+        for part in self.parts:
+            if part.get(key) is None:
+                return None
+            by_shift.setdefault(part["shift"], []).append(part[key])
+        means = [sum(values) / len(values) for values in by_shift.values()]
+        images = sum(part["labelled"] for part in self.parts)
+        return Figure(value=sum(means) / len(means), images=images, unit=unit)
+
+    def to_dict(self, *, interval: float | None = None) -> dict[str, Any]:
+        """Plain values, as ``--json`` prints them."""
+        relative = self.relative_error(interval=interval)
+        metric = {}
+        if relative is not None:
+            details = {"parts": dict(relative.parts), "notes": list(relative.notes)}
+            metric = {relative.metric: {**vars(relative.figure), **details}}
+        return {
+            "run": self.identity,
+            "error": vars(self.error(interval=interval)),
+            **metric,
+            "parts": self.parts,
+        }
+
+
+def _counts(part: dict[str, Any]) -> ErrorCounts:
+    top5 = part.get("wrong_top5")
+    return ErrorCounts(
+        images=part["images"],
+        answers=1 if top5 is None else 5,
+        labelled=torch.tensor(part["labelled"]),
+        wrong_top1=torch.tensor(part["wrong"]),
+        wrong_top5=torch.tensor(top5 or 0),
+    )
+
+
+def _by_shift(
+    parts: Sequence[dict[str, Any]], counts: Sequence[ErrorCounts]
+) -> dict[str, list[ErrorCounts]]:
+    together: dict[str, list[ErrorCounts]] = {}
+    for part, count in sorted(
+        zip(parts, counts, strict=True), key=lambda pair: pair[0]["severity"]
+    ):
+        together.setdefault(part["shift"], []).append(count)
+    return together

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from acclimate.bench.shifts import dataset_parts, image_parts
 from acclimate.data import Preprocessing, open_images, write_corrupted
 from acclimate.data.corruptions import DEV, TEST, corrupt, frost_kind
 from acclimate.errors import AcclimateError
-from acclimate.evaluation import dataset_parts, image_parts
 
 SIZE = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
@@ -53,7 +53,7 @@ def test_corruptions_made_on_the_way():
         ("cifer/fog:2", "did you mean 'cifar'"),
         ("cifar/fob", "did you mean 'fog'"),
         ("cifar/fog:9", "1, 2, 3, 4 or 5"),
-        ("cifar/fog:1@x", "number after the @"),
+        ("cifar/fog:1@x", "another draw with @7"),
     ],
 )
 def test_shifts_that_cannot_be_made(word, said):

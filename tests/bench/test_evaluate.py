@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from acclimate.bench.evaluate import Report, evaluate_parts
+from acclimate.bench.shifts import Part, image_parts
 from acclimate.data import open_images
 from acclimate.data.digits import PREPROCESSING, digits
+from acclimate.data.shift import Shift
 from acclimate.errors import AcclimateError
-from acclimate.evaluation import Part, Report, evaluate_parts, image_parts
 from acclimate.metrics import ALEXNET_CORRUPTIONS, CORRUPTIONS, DOMAINS, Scoring, mde
 from acclimate.models import LoadedModel
 from acclimate.models.networks.digits import load_digits_model
@@ -81,7 +83,7 @@ def test_answers_through_a_map_are_looked_into():
     source.scoring = Scoring(label_of=torch.tensor([0, 0, 1, 1, -1, -1]))
     source.class_names = ("bird", "dog")
     model = LoadedModel(name="answers", model=nn.Flatten())
-    sketch = Part(shift="sketch", severity=None, open=lambda: source)
+    sketch = Part(shift=Shift(name="sketch"), open=lambda: source)
     data = {"dataset": "imagenet-d"}
     (record,) = evaluate_parts(model, [sketch], data=data, progress=False).parts
     assert record["wrong"] == 3  # a dog taken for a bird, and two answers that are neither

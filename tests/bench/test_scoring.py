@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from acclimate.bench.scoring import evaluate, forgetting
 from acclimate.data import ImageSource, open_images
 from acclimate.errors import AcclimateError
-from acclimate.evaluation import evaluate, forgetting
 from acclimate.metrics import Scoring, ece, top_k_error
 
 LOGITS = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""One pass of a model over labelled images: errors, calibration, what it answered."""
+"""One pass of a model over labelled images, and how much of the source is forgotten."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from acclimate.adaptation.adapt import adapt
 from acclimate.adaptation.passes import Passes, PredictionBuffer
 from acclimate.data import ImageSource
 from acclimate.errors import AcclimateError
-from acclimate.metrics import Calibration, ErrorCounts, Scoring, filtered_error, unmappable_share
+from acclimate.metrics import (
+    Calibration,
+    ErrorCounts,
+    Figure,
+    Scoring,
+    filtered_error,
+    unmappable_share,
+)
 from acclimate.models.device import choose_device, floating_dtype
 from acclimate.models.outputs import logits_of
+from acclimate.parts.statistics import batch_norm_layers
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "Forgetting", "evaluate", "forgetting"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,3 +147,75 @@ def _among_the_asked(
     place = torch.full((logits.shape[1] + 1,), -1, device=logits.device)  # the last is label -1
     place[keep] = torch.arange(len(keep), device=logits.device)
     return logits[:, keep], place[labels]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgetting:
+    """Error on clean images: of the source model, and of the adapted one.
+
+    Attributes:
+        before: of the source model as it is.
+        after: of the adapted model, its statistics estimated anew on the clean images.
+        statistics: False where the model has no batch norm, and nothing was to be estimated.
+    """
+
+    before: Figure
+    after: Figure
+    statistics: bool
+
+    @property
+    def points(self) -> float:
+        """Points of error the adapted model lost on the source."""
+        return self.after.value - self.before.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "before": self.before.value,
+            "after": self.after.value,
+            "images": self.after.images,
+            "statistics_estimated_anew": self.statistics,
+        }
+
+
+def forgetting(
+    source: nn.Module | ErrorCounts,
+    adapted: nn.Module,
+    clean: ImageSource,
+    *,
+    batch_size: int = 128,
+    device: str | torch.device | None = None,
+    progress: bool = True,
+) -> Forgetting:
+    """Compare source and adapted model on the source's own images.
+
+    Adapted statistics belong to the shifted images, and would make any model fail on clean ones.
+    As in the paper they are estimated anew, so that what is left is what was learnt.
+
+    Args:
+        source: the model before adaptation, or its counts on ``clean`` where they are known.
+        adapted: the model afterwards.
+        clean: labelled images of the source distribution.
+        batch_size: images at a time.
+        device: where to run; CUDA when there is one.
+        progress: show bars on stderr.
+    """
+    if isinstance(source, nn.Module):
+        source = evaluate(
+            source, clean, batch_size=batch_size, device=device, progress=progress, title="clean"
+        ).errors
+    statistics = bool(batch_norm_layers(adapted))
+    if statistics:
+        adapted = adapt(
+            adapted,
+            clean,
+            "bn",
+            batch_size=batch_size,
+            device=device,
+            guard="off",
+            progress=progress,
+        ).model
+    after = evaluate(
+        adapted, clean, batch_size=batch_size, device=device, progress=progress, title="clean"
+    ).errors
+    return Forgetting(before=source.error(), after=after.error(), statistics=statistics)
