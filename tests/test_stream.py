@@ -36,14 +36,14 @@ def test_answers_come_from_before_the_update_unless_asked_for_after() -> None:
     for x in BATCHES[:3]:
         by_hand.step(x)
         after.append(by_hand.predict(x))
-    stream = Stream(bn_net(), "ent", options=LR, answer="after")
+    stream = Stream(bn_net(), "ent", options=LR, predictions="after")
     torch.testing.assert_close(run(stream, BATCHES[:3]), after)
     assert not torch.allclose(before[0], after[0])
 
 
 def test_an_unknown_time_to_answer_is_refused() -> None:
-    with pytest.raises(AcclimateError, match="expected answer 'before' or 'after', got 'now'"):
-        Stream(bn_net(), answer="now")
+    with pytest.raises(AcclimateError, match="expected predictions='before' or 'after', got 'now'"):
+        Stream(bn_net(), predictions="now")
 
 
 def test_the_users_model_is_left_alone_unless_inplace() -> None:
@@ -185,11 +185,11 @@ def test_episodic_is_an_episode_per_batch() -> None:
 
 
 def test_an_episode_cannot_answer_before_it_learnt() -> None:
-    message = "an episode answers after its update: expected answer='after'"
+    message = "an episode predicts after its update: expected predictions='after'"
     for options, episodic in (({"episode": "image"}, False), ({}, True)):
         with pytest.raises(AcclimateError, match=message):
-            Stream(bn_net(), "ent", options=options, episodic=episodic, answer="before")
-    assert Stream(bn_net(), "ent", episodic=True, answer="after").answer == "after"
+            Stream(bn_net(), "ent", options=options, episodic=episodic, predictions="before")
+    assert Stream(bn_net(), "ent", episodic=True, predictions="after").predictions == "after"
 
 
 @pytest.mark.parametrize("episode", ["batch", "image"])

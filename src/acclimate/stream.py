@@ -40,8 +40,8 @@ PATIENCE = 3
 """After this many rollbacks in a row the stream stops learning and only predicts."""
 
 
-class _Turn:
-    """A lock; a copy has its own."""
+class _Lock:
+    """A lock that can be copied and saved; a copy has its own."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -52,34 +52,35 @@ class _Turn:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def __reduce__(self) -> tuple[type[_Turn], tuple[()]]:
-        return _Turn, ()
+    def __reduce__(self) -> tuple[type[_Lock], tuple[()]]:
+        return _Lock, ()
 
 
 class Stream(nn.Module):
-    """A classifier that adapts to the batches it is asked about.
+    """A classifier that adapts to the batches it predicts.
 
     ``stream(images)`` returns logits, by default those computed *before* learning from the batch
-    (``answer="before"``); ``answer="after"`` costs a second forward pass. ``episodic`` answers
-    after the update and forgets everything after each batch. Batches may have any size; a single
-    image is normalised with a mixture of its own and the source's statistics (1 : 16). From a few
-    images batch statistics are mostly noise, and answers can be worse than the source model's: take
-    ``normalization=mixture`` for batches of fewer than 16. The learning rate holds for the
-    recipe's own batch size; name another ``batch_size`` and it is scaled linearly.
+    (``predictions="before"``); ``predictions="after"`` costs a second forward pass. ``episodic``
+    predicts after the update and forgets everything after each batch. Batches may have any size; a
+    single image is normalised with a mixture of its own and the source's statistics (1 : 16). From
+    a few images batch statistics are mostly noise, and predictions can be worse than the source
+    model's: take ``options={"normalization": "mixture"}`` for batches of fewer than 16. The
+    learning rate holds for the recipe's own batch size; name another ``batch_size`` and it is
+    scaled linearly.
 
-    The guard looks at the source model's answers on every ``check_every``-th batch, which costs one
-    gradient-free forward pass there: 1/``check_every`` forward passes per batch on average. A batch
-    whose loss is not finite is answered by the source model and undone at once; from images that
-    are not finite nothing is learnt to begin with.
+    The guard compares with the source model's predictions on every ``check_every``-th batch, which
+    costs one gradient-free forward pass there: 1/``check_every`` forward passes per batch on
+    average. A batch whose loss is not finite is predicted by the source model and undone at once;
+    from images that are not finite nothing is learnt to begin with.
 
     A batch is a tensor or an array: uint8 images of any size (N×H×W×3 or N×3×H×W) are resized, cut
     and scaled by ``preprocessing``, which comes from the model's own record where it has one (what
     ``models.load`` gave, or timm's); float tensors are model input as they are. ``repr(stream)``
     shows which preprocessing is used.
 
-    In a process group every process asks about its own part of each batch, and all learn the same.
+    In a process group every process gives its own part of each batch, and all learn the same.
 
-    ``speed`` is as in :func:`acclimate.adapt`; what is faster is found out on the first batch.
+    ``speed`` is as in :func:`acclimate.adapt`; what is faster is measured on the first batch.
 
     ``notes`` says which learning rate is used and why, where the paper or the batch size chose it.
 
@@ -99,7 +100,7 @@ class Stream(nn.Module):
         batch_size: int | None = None,
         preprocessing: Preprocessing | None = None,
         episodic: bool = False,
-        answer: Literal["before", "after"] | None = None,
+        predictions: Literal["before", "after"] | None = None,
         guard: str | Guard = "rollback",
         speed: Speed = "auto",
         inplace: bool = False,
@@ -111,21 +112,23 @@ class Stream(nn.Module):
         chosen = get_recipe(recipe, options)
         self.notes: list[str] = []
         if isinstance(recipe, str) and find_preset(recipe, model_name=self.name):
-            # Only the paper's own numbers: how many images a stream brings is anybody's guess.
+            # Only the paper's own numbers: nobody knows how many images a stream will bring.
             chosen, self.notes = tuned_recipe(
                 get_recipe(recipe), options or {}, model_name=self.name, images=50_000
             )
         self.guard = make_guard(guard)
         if self.guard.action != "off":
             warn_of_temperatures(chosen)
-        if answer not in (None, "before", "after"):
-            raise AcclimateError(f"expected answer 'before' or 'after', got {answer!r}")
+        if predictions not in (None, "before", "after"):
+            raise AcclimateError(f"expected predictions='before' or 'after', got {predictions!r}")
         if episodic and chosen.episode is None:
             chosen = replace(chosen, episode="batch")
-        if chosen.episode and answer == "before":
-            raise AcclimateError("an episode answers after its update: expected answer='after'")
+        if chosen.episode and predictions == "before":
+            raise AcclimateError(
+                "an episode predicts after its update: expected predictions='after'"
+            )
         self.episodic = chosen.episode is not None
-        self.answer = answer or ("after" if self.episodic else "before")
+        self.predictions = predictions or ("after" if self.episodic else "before")
         self.model = loaded.model if inplace else copy_model(loaded.model)
         self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed)
         self.notes += scaling_note(self.learner)
@@ -139,7 +142,7 @@ class Stream(nn.Module):
         self._watch = Watch()
         self._watch.start(self.learner)
         self._rollbacks = 0
-        self._turn = _Turn()
+        self._lock = _Lock()
 
     @property
     def learns(self) -> bool:
@@ -152,7 +155,7 @@ class Stream(nn.Module):
         rows = {
             "model": self.name,
             "recipe": self.learner.recipe.name,
-            "predictions": f"{self.answer} the update",
+            "predictions": f"{self.predictions} the update",
             "guard": f"{self.guard.action}, {counted(len(self.events), 'event')}",
             "preprocessing": known.describe() if known else "none: takes float model input only",
         }
@@ -162,8 +165,8 @@ class Stream(nn.Module):
     @torch.inference_mode(False)
     def forward(self, images: Tensor | NDArray[Any]) -> Tensor:
         """Logits for a batch; learns from it unless paused. Threads take turns."""
-        with self._turn:
-            return self._answer(self._model_input(images))
+        with self._lock:
+            return self._predict(self._model_input(images))
 
     def _model_input(self, images: Tensor | NDArray[Any]) -> Tensor:
         """A batch as the model takes it, with the preprocessing of its record."""
@@ -184,68 +187,66 @@ class Stream(nn.Module):
             )
         return ready
 
-    def _answer(self, images: Tensor) -> Tensor:
+    def _predict(self, images: Tensor) -> Tensor:
         if images.is_inference():  # made under inference_mode: autograd wants one of its own
             images = images.clone()
         if not len(images) and not parallel.active():  # nothing to learn from
             return self.learner.source_forward(images).logits
-        if self._unchosen:  # the first batch tells what is faster
+        if self._unchosen:  # the first batch shows what is faster
             self.learner.network.accelerate(choose(self.model, images, speed=self.speed))
             self._unchosen = False
             self._warn_of_few(len(images))
             warn_of_unscaled(float(images.min()), float(images.max()))
         if self.paused:
-            answer = self.learner.answer(images)
-            fit = self._is_fit(answer)
+            logits = self.learner.answer(images)
+            fit = self._is_fit(logits)
         elif self.guard.acts and self._is_broken(images):  # lost alone, with no step to undo
-            answer, fit = images, False
+            logits, fit = images, False
         else:
             result = self.learner.step(images)
-            answer, fit = result.logits, self._guard(images, result.logits, result.loss)
-            if fit and self.answer == "after" and not self.episodic:
-                answer = self.learner.answer(images)
+            logits, fit = result.logits, self._guard(images, result.logits, result.loss)
+            if fit and self.predictions == "after" and not self.episodic:
+                logits = self.learner.answer(images)
         # Batch statistics spread one broken image over the whole batch; the source's do not.
-        return answer if fit else self.learner.source_forward(images).logits
+        return logits if fit else self.learner.source_forward(images).logits
 
     def _warn_of_few(self, images: int) -> None:
         batch = isinstance(self.learner.recipe.normalization, BatchStatistics)
         if batch and self.learner.statistics.layers and 1 < images < FEW:
             warnings.warn(
-                f"statistics of {images} images are mostly noise, and answers may be worse than "
-                f"the source model's: for batches of fewer than {FEW} take "
+                f"statistics of {images} images are mostly noise, and predictions may be worse "
+                f"than the source model's: for batches of fewer than {FEW} take "
                 "options={'normalization': 'mixture'}",
                 AcclimateWarning,
                 stacklevel=4,
             )
 
     def _is_broken(self, images: Tensor) -> bool:
-        """Whether a picture has values that are not finite, which nothing can be learnt from."""
+        """Whether an image has values that are not finite, which nothing can be learnt from."""
         recipe = self.learner.recipe
         if parallel.active() or not (recipe.learns and recipe.steps):
             return False  # all processes take each step; or nothing is kept from batch to batch
         if bool(torch.isfinite(images).all()):
             return False
-        step, action = self.learner.steps, "learnt nothing from the batch"
-        trouble = "images are not finite"
-        self.events.append(Event(step=step, trouble=trouble, action=action))
-        warnings.warn(f"step {step}: {trouble}; {action}", AcclimateWarning, stacklevel=4)
+        trouble, action = "images are not finite", "learnt nothing from the batch"
+        self._record(Event(step=self.learner.steps, trouble=trouble, action=action))
         return True
 
     def _is_fit(self, logits: Tensor) -> bool:
-        """Whether an answer may be given; the caller is about to read it anyway."""
+        """Whether logits may be returned; the caller is about to read them anyway."""
         return not self.guard.acts or bool(torch.isfinite(logits).all())
 
     def _guard(self, images: Tensor, logits: Tensor, loss: Tensor | None) -> bool:
-        """Watch a step; False when its answer is not fit to be given."""
+        """Watch a step; False when its logits are not fit to be returned."""
         recipe = self.learner.recipe
         if self.guard.action == "off":
             return True
         # Waiting for one number costs little, and a stream that learnt from nonsense must not
-        # answer with it. Where no image counted there is no loss to tell.
-        told = logits if loss is None and recipe.learns else loss
-        broken = told is not None and not bool(torch.isfinite(told).all())
+        # return it. Where no image counted there is no loss to look at.
+        shown = logits if loss is None and recipe.learns else loss
+        broken = shown is not None and not bool(torch.isfinite(shown).all())
         if not recipe.steps:  # nothing is kept from batch to batch
-            # The loss is an episode's first step's; the answer is made after the last.
+            # The loss is that of an episode's first step; the logits are made after the last.
             return self._is_fit(logits) and not (broken and self.guard.acts)
         full = broken or self._watch.steps + 1 >= self.guard.check_every
         source = self.learner.source_forward(images).logits if full else None
@@ -263,7 +264,7 @@ class Stream(nn.Module):
 
     def _react(self, trouble: str) -> None:
         step, action = self.learner.steps, "recorded"
-        # Who only stops goes on answering, with nothing but parameters that are finite.
+        # A stream that only stops continues to predict, with parameters that are finite.
         broken = self.guard.acts and not math.isfinite(drift(self.learner))
         if self.guard.action == "rollback" or broken:
             action = f"went back to step {self._watch.roll_back(self.learner)}"
@@ -271,9 +272,12 @@ class Stream(nn.Module):
         if self.guard.action == "stop" or self._rollbacks >= PATIENCE:
             action += " and stopped learning"
             self.pause()
-        self.events.append(Event(step=step, trouble=trouble, action=action))
+        self._record(Event(step=step, trouble=trouble, action=action))
+
+    def _record(self, event: Event) -> None:
+        self.events.append(event)
         if self.guard.action != "observe":
-            warnings.warn(f"step {step}: {trouble}; {action}", AcclimateWarning, stacklevel=3)
+            warnings.warn(str(event), AcclimateWarning, stacklevel=4)
 
     def pause(self) -> None:
         """Predict only, with the recipe's statistics, until :meth:`resume`."""
@@ -298,17 +302,17 @@ class Stream(nn.Module):
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Stream:
-        """What ``to``, ``cuda`` and ``double`` call: what is remembered follows the model."""
+        """What ``to``, ``cuda`` and ``double`` call: all state follows the model."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.learner.transform(fn)
         self._unchosen = not parallel.active()
-        # Numbers, such as a learning rate, are kept as they are: to the last digit.
+        # Numbers, such as a learning rate, are kept to the last digit.
         self._fresh = {name: fn(t) if t.ndim else t for name, t in self._fresh.items()}
         transform(self._watch, fn)
         return self
 
     def get_extra_state(self) -> dict[str, Tensor]:
-        """What ``state_dict`` holds beside the model: all it takes to go on, or to reset."""
+        """What ``state_dict`` holds beside the model: all it takes to resume, or to reset."""
         state = {f"learner/{k}": v for k, v in self.learner.snapshot().items()}
         state |= {f"fresh/{k}": v for k, v in self._fresh.items()}
         state |= {f"watch/{k}": v for k, v in pack(self._watch).items()}
@@ -317,7 +321,7 @@ class Stream(nn.Module):
         return state
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from what ``state_dict`` held."""
+        """Resume from what ``state_dict`` held."""
         self.learner.load_state_tensors(under("learner/", state))
         self._fresh = under("fresh/", state)
         for name, tensor in self.learner.source.items():

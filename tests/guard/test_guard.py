@@ -62,7 +62,7 @@ def same_weights(one: torch.nn.Module, other: torch.nn.Module) -> bool:
         pytest.param(
             COLLAPSING,
             Guard(max_drift=1e9, min_diversity=0.0),
-            "of the source model's answers are overturned, 0% at the start",
+            "of the source model's predictions are overturned, 0% at the start",
             id="flips",
         ),
     ],

@@ -29,9 +29,9 @@ def history(final: dict, **more) -> History:
     return History(source=scores(agreement=None), final=scores(**final), **more)
 
 
-def test_few_images_or_no_statistics_tell_nothing():
+def test_few_images_or_no_statistics_show_nothing():
     assert "too few" in judge(history({"confidence": 0.95, "images": 20})).reason
-    assert "nothing tells" in judge(history({"confidence": 0.95}, statistics_shift=[])).reason
+    assert "nothing shows" in judge(history({"confidence": 0.95}, statistics_shift=[])).reason
 
 
 def test_classes_that_come_back_with_less_confidence_are_no_proof():
@@ -57,7 +57,7 @@ def test_a_real_shift_is_helped_and_errors_agree(recipe):
         load_digits_model(), BLURRED, recipe, options={"epochs": 3}, labels=LABELS, progress=False
     )
     assert result.verdict.word == "helpful"
-    assert "of the answers changed" in result.verdict.reason
+    assert "of the predictions changed" in result.verdict.reason
     assert result.error_after < result.error_before - 20
 
 
@@ -67,7 +67,7 @@ def test_no_shift_is_neutral(recipe):
         load_digits_model(), IMAGES, recipe, options={"epochs": 3}, labels=LABELS, progress=False
     )
     assert result.verdict.word == "neutral"
-    assert "% of the answers changed" in result.verdict.reason
+    assert "% of the predictions changed" in result.verdict.reason
     assert abs(result.error_after - result.error_before) < 1
 
 
@@ -76,16 +76,16 @@ def test_words_and_reasons():
     assert judge(History()).word == "neutral"
     assert judge(history({"agreement": 1.0})).word == "neutral"
     assert judge(history({"confidence": 0.95})).word == "helpful"
-    assert "no surer" in judge(history({"confidence": 0.8})).reason
+    assert "no more confident" in judge(history({"confidence": 0.8})).reason
     assert judge(history({"confidence": 0.95}), went_wrong="step 3: why") == Verdict(
         "harmful", "step 3: why"
     )
 
 
-def test_answers_that_are_not_numbers_are_harmful_however_many_changed():
+def test_predictions_that_are_not_finite_are_harmful_however_many_changed():
     for agreement in (0.1, 1.0):
         broken = history({"confidence": float("nan"), "agreement": agreement})
-        assert judge(broken) == Verdict("harmful", "the answers are not finite")
+        assert judge(broken) == Verdict("harmful", "the predictions are not finite")
 
 
 def test_a_source_near_chance_is_not_called_helped():
@@ -101,10 +101,10 @@ def test_a_model_that_knows_nothing_is_not_called_helped():
         statistics_shift=[0.3, 0.1],
     )
     assert judge(record).word == "neutral"
-    assert "hardly surer than chance" in judge(record).reason
+    assert "hardly more confident than chance" in judge(record).reason
 
 
-def test_a_late_shift_with_more_classes_in_use_is_a_few_classes_and_no_new_look():
+def test_a_late_shift_with_more_classes_in_use_is_a_few_classes_and_no_appearance_shift():
     spread = scores(diversity=9.0)
     late, early = [0.1, 0.1, 1.0], [1.0, 0.1, 0.1]
     assert judge(history({}, start=spread, statistics_shift=late)).word == "harmful"

@@ -163,8 +163,7 @@ def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> 
     if history.statistics_gap is not None and history.statistics_shift:
         gap = f"{history.statistics_gap:.1%}"
         lines.append(f"stored statistics answer {gap} of the images differently from batches")
-    for event in history.events[:EVENTS_SHOWN]:
-        lines.append(f"step {event.step}: {event.trouble}; {event.action}")
+    lines += map(str, history.events[:EVENTS_SHOWN])
     if len(history.events) > EVENTS_SHOWN:
         lines.append(f"and {len(history.events) - EVENTS_SHOWN} more of these")
     lines.append(f"guard: {result.verdict}")

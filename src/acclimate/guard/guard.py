@@ -1,37 +1,35 @@
-"""The guard: watches adaptation without labels, keeps the last good state, and says how it went."""
+"""The guard: watches adaptation without labels, and keeps the last good state to return to."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateError, AcclimateWarning, unknown_name
+from acclimate.learner.learner import Learner
 from acclimate.metrics.scores import effective_classes
 from acclimate.parts.objectives import CrossEntropy
+from acclimate.recipe import Recipe
 from acclimate.text import Action
 from acclimate.theory import will_collapse
-
-if TYPE_CHECKING:
-    from acclimate.learner.learner import Learner
-    from acclimate.recipe import Recipe
 
 __all__ = ["Guard", "Watch", "drift", "make_guard", "warn_of_temperatures"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guard:
-    """When adaptation is going wrong, and what then.
+    """When adaptation is going wrong, and what to do then.
 
     Every ``check_every`` steps the guard looks for: values that are not finite; predictions that
     use fewer than ``min_diversity`` times the classes that so many images used at the start;
     learning parameters that moved by more than ``max_drift`` of their norm (on hold-out shifts,
-    runs beyond 0.15 were on their way to collapse); and source answers overturned by learning: a
-    share that is more than ``max_flips`` above what it was at the start, and more than the source
-    model itself doubts.
+    runs beyond 0.15 went on to collapse); and predictions of the source model overturned by
+    learning: a share that is more than ``max_flips`` above what it was at the start, and more than
+    the share that the source model itself is not confident of.
     ``action`` is what it does then: "rollback" (to the state before the last good check, and stop
     learning), "stop", "warn", "observe" (record only) or "off".
     """
@@ -50,12 +48,12 @@ class Guard:
 
     @property
     def acts(self) -> bool:
-        """Whether it may change what is handed back."""
+        """Whether it may change what is returned."""
         return self.action in ("rollback", "stop")
 
 
 def make_guard(guard: str | Guard) -> Guard:
-    """A guard from its action, or as it is.
+    """A guard from its action; a Guard is returned unchanged.
 
     >>> make_guard("observe").acts
     False
@@ -67,12 +65,12 @@ def warn_of_temperatures(recipe: Recipe) -> None:
     """Warn when the recipe's temperatures lie in the collapse region of Proposition 1."""
     objective = recipe.objective
     if isinstance(objective, CrossEntropy):
-        answer = will_collapse(
+        collapse = will_collapse(
             objective.student_temperature, objective.teacher_temperature, objective.stop_gradient
         )
-        if answer:
+        if collapse:
             warnings.warn(
-                f"collapse is likely (the paper's Proposition 1): {answer.reason}",
+                f"collapse is likely (the paper's Proposition 1): {collapse.reason}",
                 AcclimateWarning,
                 stacklevel=2,
             )
@@ -158,7 +156,7 @@ class Watch:
         return self.steps >= guard.check_every
 
     def check(self, guard: Guard, learner: Learner) -> str | None:
-        """Judge the window: the trouble in words, or None; then start a new window."""
+        """Judge the window: what is wrong, in words, or None; then start a new window."""
         trouble = self._trouble(guard, learner)
         if trouble is None:
             self._keep(learner)
@@ -206,17 +204,17 @@ class Watch:
         flipped = float(self.flips) / self.compared
         if self.reference_flips == UNKNOWN:
             self.reference_flips = flipped
-        # Where the source model is hardly sure of its answers, most of them are to change.
+        # Where the source model is hardly confident, most of its predictions should change.
         doubted = float(self.doubts) / self.compared if self.doubted == UNKNOWN else self.doubted
         if flipped > max(self.reference_flips + guard.max_flips, doubted):
             return (
-                f"{flipped:.0%} of the source model's answers are overturned, "
+                f"{flipped:.0%} of the source model's predictions are overturned, "
                 f"{self.reference_flips:.0%} at the start"
             )
         return None
 
     def _keep(self, learner: Learner) -> None:
-        # Trouble shows late; the state before the last good check is the one to trust.
+        # Trouble shows late: the state before the last good check is the one to trust.
         self.older = self.newer
         self.newer = learner.snapshot(optimizer=False)
 
@@ -239,15 +237,15 @@ class Watch:
     ) -> None:
         """Keep the state before the first step, and what is normal for these images.
 
-        That is the diversity, the share of answers that new statistics overturn, and the share that
-        the source model doubts: what its confidence lacks.
+        That is the diversity, the share of predictions that new statistics overturn, and the share
+        that the source model doubts: one less its mean confidence.
         """
         self.reference, self.reference_flips, self.doubted = reference, flips, doubted
         self._keep(learner)
         self.older = dict(self.newer)
 
     def roll_back(self, learner: Learner) -> int:
-        """Restore the last state that is surely good; the step it was taken at."""
+        """Restore the last state that passed two checks; the step it was taken at."""
         self.newer = dict(self.older)
         learner.load_state_tensors(self.older)
         self._start_window()

@@ -19,6 +19,9 @@ class Event:
     trouble: str
     action: str
 
+    def __str__(self) -> str:
+        return f"step {self.step}: {self.trouble}; {self.action}"
+
 
 @dataclass(frozen=True)
 class EpochRecord:
@@ -40,10 +43,10 @@ class History:
     """Everything recorded.
 
     ``source`` is the unadapted model, ``start`` the recipe's statistics before anything is learnt,
-    ``final`` the model handed back.
+    ``final`` the model returned.
 
-    ``statistics_gap`` is the share of images on which the model handed back (stored statistics,
-    image by image) answers differently from the same parameters with the recipe's batch statistics.
+    ``statistics_gap`` is the share of images on which the model returned (stored statistics, image
+    by image) predicts another class than the same parameters with the recipe's batch statistics.
     ``statistics_shift`` is how far the images' statistics are from the source's, layer by layer, in
     units of the source's standard deviation.
     """

@@ -17,8 +17,8 @@ code takes on ImageNet, 6 on CIFAR-10. The paper searches rate and temperature f
 the defaults are TENT's (SGD with momentum 0.9, 0.00025, batches of 64).
 
 What differs: nothing in the formulas. The authors' code answers a batch after learning from it;
-here, as everywhere, it is before (``Stream(..., answer="after")`` is theirs). The conjugate of the
-squared loss has no lower bound; choose it for models trained that way only.
+here, as everywhere, it is before (``Stream(..., predictions="after")`` is theirs). The conjugate of
+the squared loss has no lower bound; choose it for models trained that way only.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Defaults of the paper: B = 32 copies, SGD at 0.001 without momentum or weight de
 each image, which is then forgotten (``episode=image``). Its online version keeps what was learnt:
 ``episode=none epochs=1 batch_size=1``, one step at that rate for each image; larger batches take
 one step for all of their images, at a rate scaled with their size. The paper then answers after
-the step (``Stream(..., answer="after")``).
+the step (``Stream(..., predictions="after")``).
 
 What differs: the paper branches off in the middle of a ResNet with group norm. Here the second head
 is one linear layer on what the classifier is fed, so that any architecture can have one, and all
