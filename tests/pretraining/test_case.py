@@ -1,4 +1,4 @@
-"""The data of a training: which pictures are learnt from, which are scored."""
+"""The data of a training: which images are learnt from, which are scored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acclimate.data.benchmarks.stl10 import STL10_CLASSES
 from acclimate.data.shift import Shift
 from acclimate.errors import AcclimateError
 from acclimate.pretraining import open_case
-from acclimate.pretraining.case import check_same_classes
+from acclimate.pretraining.data import check_same_classes
 
 RECORD = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
 pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
@@ -38,21 +38,21 @@ def case(root, dataset="cifar10", **options):
 
 def test_a_source_alone(root):
     alone = case(root)
-    assert alone.target_pictures("cpu") is None
+    assert alone.target_images("cpu") is None
     assert list(alone.scored) == ["source"]
     assert alone.identity()["target"] is None
 
 
 def test_the_target_is_the_other_data_set(root):
-    pictures = case(root, "mnist", target="mnist-m").target_pictures("cpu")
-    assert pictures.shape == (20, 3, 32, 32)
+    images = case(root, "mnist", target="mnist-m").target_images("cpu")
+    assert images.shape == (20, 3, 32, 32)
 
 
 def test_a_target_for_scoring_alone_is_not_read(root):
     (root / "mnist-m-train.npz").unlink()
     scored = case(root, "mnist", target="mnist-m", learnt_from=False)
     assert list(scored.scored) == ["source", "target"]
-    assert scored.target_pictures("cpu") is None
+    assert scored.target_images("cpu") is None
     assert scored.identity()["target"] is None
 
 
@@ -64,8 +64,8 @@ def test_a_target_of_other_classes(root, learnt_from):
 
 
 def source(names):
-    pictures = np.zeros((4, 8, 8, 3), np.uint8)
-    return ArraySource(pictures, preprocessing=RECORD, class_names=names)
+    images = np.zeros((4, 8, 8, 3), np.uint8)
+    return ArraySource(images, preprocessing=RECORD, class_names=names)
 
 
 def test_classes_in_another_order_are_other_classes():
@@ -77,12 +77,12 @@ def test_classes_in_another_order_are_other_classes():
     with pytest.raises(AcclimateError, match="10 classes and 9"):
         check_same_classes("a", cifar10, "b", source(CIFAR10_CLASSES[:9]))
     check_same_classes("cifar10", cifar10, "stl10-cifar10", source(CIFAR10_CLASSES))
-    check_same_classes("cifar10", cifar10, "pictures", source(None))
+    check_same_classes("cifar10", cifar10, "images", source(None))
 
 
 def test_shifts_take_turns_and_each_picture_keeps_its_draw(root):
     shifts = ["cifar/gaussian_noise:3", "cifar/contrast:5"]
-    pictures = case(root, target="cifar10", target_shifts=shifts).target_pictures("cpu")
+    images = case(root, target="cifar10", target_shifts=shifts).target_images("cpu")
     clean = open_dataset(
         "cifar10", root, split="train", preprocessing=RECORD, incomplete=True, progress=False
     )
@@ -90,7 +90,7 @@ def test_shifts_take_turns_and_each_picture_keeps_its_draw(root):
         ShiftedSource(clean, Shift.parse(shift)).read(torch.arange(turn, 30, 2))
         for turn, shift in enumerate(shifts)
     ]
-    assert torch.equal(pictures, torch.cat(expected))
+    assert torch.equal(images, torch.cat(expected))
 
 
 def test_another_target_is_another_case(root):

@@ -68,7 +68,7 @@ def test_the_student_sees_all_crops_in_two_passes_and_the_teacher_the_large_ones
 
     method.loss(forward, heads, batch(16))
     assert student == [(32, 1, 8, 8), (32, 1, 4, 4)]
-    assert teacher == [(48, 1, 8, 8)]  # and the pictures that the probe is asked about
+    assert teacher == [(48, 1, 8, 8)]  # and the images that the probe is asked about
     student.clear()
     Dino(**{**SMALL, "local_crops": 0}).loss(forward, heads, batch(16))
     assert student == [(32, 1, 8, 8)]
@@ -89,7 +89,7 @@ def test_new_light_keeps_the_picture_and_takes_the_colour_of_some() -> None:
     assert 1.2 < brightness.max() < 1.45
 
 
-def test_grey_pictures_change_in_brightness_alone() -> None:
+def test_grey_images_change_in_brightness_alone() -> None:
     images = torch.rand(8, 1, 6, 6)
     lit = recoloured(images, torch.Generator().manual_seed(0), jitter=0.3, often=1)
     for before, after in zip(images, lit, strict=True):
@@ -236,7 +236,7 @@ def test_the_student_learns_to_agree_with_a_teacher_that_stays(monkeypatch: Any)
     pretrain(net(), examples(512), method, plan, progress=False)
     first, last = (torch.stack(own[part]).mean() for part in (slice(8), slice(-24, None)))
     assert last < first - 1
-    # It is the same picture's projections that it agrees with, more than any picture's.
+    # It is the same image's projections that it agrees with, more than any image's.
     assert last < torch.stack(other[-24:]).mean() - 0.005
 
 

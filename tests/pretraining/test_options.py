@@ -51,7 +51,7 @@ def test_an_unknown_task() -> None:
 
 
 @pytest.mark.parametrize("margin", [8, 40])
-def test_pictures_are_not_moved_beyond_themselves(margin: int) -> None:
+def test_images_are_not_moved_beyond_themselves(margin: int) -> None:
     images = torch.zeros(2, 3, 8, 10, dtype=torch.uint8)
     with pytest.raises(AcclimateError, match=f"margin >= 0 and < 8, .* got {margin}"):
         crop_and_flip(images, torch.Generator(), margin=margin)

@@ -27,7 +27,7 @@ HELD_OUT, TRUTH = digits("held-out")
 
 
 def test_the_loss_is_the_classes_plus_the_turns() -> None:
-    pictures = torch.from_numpy(IMAGES[:8])[:, None]
+    images = torch.from_numpy(IMAGES[:8])[:, None]
     seen: list[Tensor] = []
 
     def forward(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -36,11 +36,11 @@ def test_the_loss_is_the_classes_plus_the_turns() -> None:
         return flat[:, :10], flat[:, 10:14]
 
     labels = torch.from_numpy(LABELS[:8])
-    batch = Batch(pictures, labels, PREPROCESSING.standardize, torch.Generator().manual_seed(0))
+    batch = Batch(images, labels, PREPROCESSING.standardize, torch.Generator().manual_seed(0))
     head = nn.Linear(4, 4)
     method = Ttt(rotation=0.5, margin=0, flip=False)
     loss = method.loss(forward, head, batch)
-    upright = PREPROCESSING.normalize(pictures)
+    upright = PREPROCESSING.normalize(images)
     torch.testing.assert_close(seen[0], upright)
     turns = torch.stack([turned(upright, torch.full((8,), k)) for k in range(4)])
     quarters = (turns - seen[1]).flatten(2).abs().sum(dim=2).argmin(dim=0)

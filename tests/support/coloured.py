@@ -1,4 +1,4 @@
-"""A training of seconds: pictures of three colours, and a network of one convolution."""
+"""A training of seconds: images of three colours, and a network of one convolution."""
 
 from __future__ import annotations
 

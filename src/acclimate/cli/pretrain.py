@@ -111,13 +111,13 @@ def run(args: argparse.Namespace) -> int:
     notes = _notes(args, loaded, method)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-    data = case.identity()  # read once: it hashes every picture
+    data = case.identity()  # read once: it hashes every image
     trained = pretrain(
         loaded.model,
         load_examples(case.source, device),
         method,
         plan,
-        target=case.target_pictures(device),
+        target=case.target_images(device),
         out=out,
         identity=_identity(args, loaded, method, data),
         compiled=args.compile,

@@ -1,11 +1,11 @@
 """How source models are made: one training loop, and methods that say what it minimises."""
 
-from acclimate.pretraining.case import Case, open_case
+from acclimate.pretraining.augmix import AugMix
 from acclimate.pretraining.dann import Dann
+from acclimate.pretraining.data import Case, Examples, load_examples, open_case
 from acclimate.pretraining.dino import Dino
 from acclimate.pretraining.ensembling import SelfEnsembling
-from acclimate.pretraining.examples import Examples, load_examples, read_pictures
-from acclimate.pretraining.methods import METHODS, AugMix, Method, Vanilla
+from acclimate.pretraining.methods import METHODS, Method, Vanilla
 from acclimate.pretraining.plan import Plan
 from acclimate.pretraining.stepping import learning_rate
 from acclimate.pretraining.training import Trained, pretrain
@@ -30,5 +30,4 @@ __all__ = [
     "load_examples",
     "open_case",
     "pretrain",
-    "read_pictures",
 ]

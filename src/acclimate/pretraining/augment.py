@@ -1,4 +1,4 @@
-"""The usual augmentation of small pictures, on the device they lie on."""
+"""The usual augmentation of small images, on their device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FROM_YIQ = torch.linalg.inv(_TO_YIQ)
 def crop_and_flip(
     images: Tensor, generator: torch.Generator, *, margin: int = 4, flip: bool = True
 ) -> Tensor:
-    """Each picture moved by up to ``margin`` px within its reflection, and half of them mirrored.
+    """Each image moved by up to ``margin`` px within its reflection, and half of them mirrored.
 
     >>> images = torch.arange(16, dtype=torch.uint8).view(1, 1, 4, 4)
     >>> same = crop_and_flip(images, torch.Generator(), margin=0, flip=False)
@@ -31,8 +31,8 @@ def crop_and_flip(
     count, _, height, width = images.shape
     if not 0 <= margin < min(height, width):
         raise AcclimateError(
-            f"expected a margin >= 0 and < {min(height, width)}, the side of the pictures, got "
-            f"{margin}"
+            f"expected a margin >= 0 and < {min(height, width)}, the side of the images, "
+            f"got {margin}"
         )
     device = images.device
     padded = functional.pad(images.float(), (margin,) * 4, mode="reflect").to(images.dtype)
@@ -44,8 +44,8 @@ def crop_and_flip(
     if flip:
         mirrored = torch.rand(count, 1, generator=generator, device=device) < 0.5
         columns = torch.where(mirrored, columns.flip(1), columns)
-    picture = torch.arange(count, device=device)[:, None, None]
-    chosen = padded.permute(0, 2, 3, 1)[picture, rows[:, :, None], (columns + right)[:, None]]
+    image = torch.arange(count, device=device)[:, None, None]
+    chosen = padded.permute(0, 2, 3, 1)[image, rows[:, :, None], (columns + right)[:, None]]
     return chosen.permute(0, 3, 1, 2)
 
 
@@ -57,7 +57,7 @@ def recoloured(
     often: float = 0.8,
     grey: float = 0.2,
 ) -> Tensor:
-    """Float pictures, 0 to 1, in another light: DINO's colour jitter, and some of them grey.
+    """Float images, 0 to 1, in another light: DINO's colour jitter, and some of them grey.
 
     Most of them (``often``) change in brightness and contrast by up to ``jitter``, in saturation
     by half of that and in hue by a tenth of the circle; grey ones have no colour to change.
@@ -88,11 +88,11 @@ def recoloured(
 
 
 def relit(images: Tensor, generator: torch.Generator, *, channels: bool = False) -> Tensor:
-    """Float pictures scaled in brightness by 0.25 to 1.5, shifted, and half of them inverted.
+    """Float images scaled in brightness by 0.25 to 1.5, shifted, and half of them inverted.
 
     The intensity augmentation of self-ensembling (French et al. 2018), made for digits whose ink
     may be brighter or darker than the paper. With ``channels`` each channel is changed by itself,
-    which gives grey pictures a colour.
+    which gives grey images a colour.
 
     >>> relit(torch.rand(4, 3, 8, 8), torch.Generator()).shape
     torch.Size([4, 3, 8, 8])

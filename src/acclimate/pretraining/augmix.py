@@ -1,19 +1,23 @@
-"""AugMix (Hendrycks et al. 2020): pictures mixed with chains of simple operations on themselves.
+"""AugMix (Hendrycks et al. 2020): images mixed with chains of simple operations on themselves.
 
-A whole batch at once: the geometric operations of a step are one affine map per picture, and the
+A whole batch at once: the geometric operations of a step are one affine map per image, and the
 others are computed for all and picked where they were drawn, which on a GPU costs less than
-sorting pictures by operation.
+sorting images by operation.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["OPERATIONS", "augmix"]
+from acclimate.parts.base import check_range
+from acclimate.pretraining.methods import METHODS, Batch, Cropping, Forward
+
+__all__ = ["OPERATIONS", "AugMix", "augmix"]
 
 OPERATIONS = (
     "autocontrast",
@@ -31,12 +35,39 @@ OPERATIONS = (
 _LEVEL = 3.0
 
 
+@METHODS.register("augmix")
+@dataclass(frozen=True, kw_only=True)
+class AugMix(Cropping):
+    """AugMix with its Jensen-Shannon term.
+
+    The model sees each image three times, plain and in two mixtures; its predictions are drawn
+    together.
+    """
+
+    consistency: float = 12.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "consistency", low=0)
+
+    def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
+        """Cross-entropy of the plain image plus ``consistency`` times the divergence."""
+        plain = self.cropped(batch.images, batch)
+        views = [plain, *(augmix(plain, batch.generator) for _ in range(2))]
+        logits = forward(batch.normalize(torch.cat(views)))[0].float().chunk(3)
+        probabilities = [each.softmax(dim=1) for each in logits]
+        mean = torch.stack(probabilities).mean(dim=0).clamp(1e-7, 1).log()
+        apart = [functional.kl_div(mean, p, reduction="batchmean") for p in probabilities]
+        entropy = functional.cross_entropy(logits[0], batch.labels)
+        return entropy + self.consistency * torch.stack(apart).mean()
+
+
 def augmix(
     images: Tensor, generator: torch.Generator, *, chains: int = 3, deepest: int = 3
 ) -> Tensor:
-    """Mix pictures with ``chains`` chains of up to ``deepest`` operations; float N×C×H×W, 0 to 1.
+    """Mix images with ``chains`` chains of up to ``deepest`` operations; float N×C×H×W, 0 to 1.
 
-    The weights of the chains are drawn from a Dirichlet distribution, that of the picture itself
+    The weights of the chains are drawn from a Dirichlet distribution, that of the image itself
     from a Beta distribution, both with parameter 1.
 
     >>> mixed = augmix(torch.rand(4, 3, 8, 8), torch.Generator().manual_seed(0))
@@ -60,15 +91,15 @@ def augmix(
             strength = 0.1 + (_LEVEL - 0.1) * uniform(count)
             sign = torch.where(uniform(count) < 0.5, -1.0, 1.0)
             operated = _operated(changed, which, strength / 10, sign)
-            goes_on = (step < depths[:, chain])[:, None, None, None]
-            changed = torch.where(goes_on, operated, changed)
+            deeper = (step < depths[:, chain])[:, None, None, None]
+            changed = torch.where(deeper, operated, changed)
         mixed += weights[:, chain, None, None, None] * changed
     share = uniform(count, 1, 1, 1)
     return (1 - share) * images + share * mixed
 
 
 def _operated(images: Tensor, which: Tensor, strength: Tensor, sign: Tensor) -> Tensor:
-    """One operation for each picture; ``strength`` from 0 to 1 scales those that have one."""
+    """One operation for each image; ``strength`` from 0 to 1 scales those that have one."""
     moved = functional.grid_sample(
         images,
         functional.affine_grid(
@@ -80,9 +111,9 @@ def _operated(images: Tensor, which: Tensor, strength: Tensor, sign: Tensor) -> 
     )
     out = moved
     tonal = (_autocontrasted, _equalized, _posterized, _solarized)  # in the order of OPERATIONS
-    for number, operation in enumerate(tonal):
+    for index, operation in enumerate(tonal):
         candidate = operation(images, strength)
-        out = torch.where((which == number)[:, None, None, None], candidate, out)
+        out = torch.where((which == index)[:, None, None, None], candidate, out)
     return out
 
 
@@ -97,7 +128,7 @@ def _maps(which: Tensor, amount: Tensor, images: Tensor) -> Tensor:
     maps[:, 0, 0] = maps[:, 1, 1] = angle.cos()
     maps[:, 0, 1] = of("shear_x") * 0.3 - angle.sin()
     maps[:, 1, 0] = of("shear_y") * 0.3 + angle.sin()
-    # A third of the picture at most; the grid spans it from -1 to 1.
+    # A third of the image at most; the grid spans it from -1 to 1.
     maps[:, 0, 2] = of("translate_x") * 2 / 3
     maps[:, 1, 2] = of("translate_y") * 2 / 3
     return maps

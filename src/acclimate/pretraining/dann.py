@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.parts.base import check_range
-from acclimate.pretraining.augment import crop_and_flip, relit
-from acclimate.pretraining.methods import METHODS, Batch, Forward, Method, check_colour
+from acclimate.pretraining.methods import METHODS, Batch, Forward, Relighting
 
 __all__ = ["Dann", "reversal", "reversed_gradient"]
 
@@ -29,7 +28,7 @@ class _Reversed(torch.autograd.Function):
 
 
 def reversed_gradient(x: Tensor, strength: float) -> Tensor:
-    """The same numbers; on the way back their gradient is turned round.
+    """The same numbers; in the backward pass their gradient is turned round.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> reversed_gradient(x, 0.5).sum().backward()
@@ -51,7 +50,7 @@ def reversal(progress: float) -> float:
 
 @METHODS.register("dann")
 @dataclass(frozen=True, kw_only=True)
-class Dann(Method):
+class Dann(Relighting):
     """Domain-adversarial training (Ganin & Lempitsky 2015).
 
     A head learns to tell source from target by the features; its gradient, turned round, teaches
@@ -65,27 +64,18 @@ class Dann(Method):
             and 26.0 % at 0.1. How the head is shown the domains mattered less: one at a time,
             with its batch norm hiding shifts of the mean from it, 26.6 % were wrong at 0.3.
         delay: the share of the training before it begins to grow; by then there are classes.
-        flip: mirror pictures.
-        margin: by how many pixels to move them.
-        intensity: change and invert the brightness of both domains, as self-ensembling may.
-        colour: with ``intensity``, that of each channel by itself: grey ink becomes coloured.
     """
 
-    uses_target: ClassVar[bool] = True
     revision: ClassVar[int] = 2  # before, the judge saw one domain at a time
 
     strength: float = 1.0
     delay: float = 0.0
-    flip: bool = False
     margin: int = 0
-    intensity: bool = False
-    colour: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_range(self, "strength", low=0)
         check_range(self, "delay", low=0, high=1, open_high=True)
-        check_range(self, "margin", low=0)
-        check_colour(self)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """The judge of domains."""
@@ -99,7 +89,10 @@ class Dann(Method):
         domains = (batch.images, batch.target)
         # The model sees one after the other, since mixed they would share their batch statistics;
         # the judge sees both at once, since its batch norm would hide what sets them apart.
-        (logits, source), (_, target) = [forward(self._input(images, batch)) for images in domains]
+        (logits, source), (_, target) = [
+            forward(batch.normalize(self.relit(self.cropped(images, batch), batch)))
+            for images in domains
+        ]
         since = max(0.0, batch.progress - self.delay) / (1 - self.delay)
         features = torch.cat([source.float(), target.float()])
         judged = heads(reversed_gradient(features, self.strength * reversal(since)))
@@ -111,9 +104,3 @@ class Dann(Method):
         )
         classes = functional.cross_entropy(logits.float(), batch.labels)
         return classes + functional.cross_entropy(judged.float(), truth)
-
-    def _input(self, images: Tensor, batch: Batch) -> Tensor:
-        seen = crop_and_flip(images, batch.generator, margin=self.margin, flip=self.flip) / 255
-        if self.intensity:
-            seen = relit(seen, batch.generator, channels=self.colour)
-        return batch.normalize(seen)

@@ -56,16 +56,16 @@ class DinoParts(nn.Module):
 @METHODS.register("dino")
 @dataclass(frozen=True, kw_only=True)
 class Dino(Method):
-    """Student and teacher look at different crops of a picture; their projections must agree.
+    """Student and teacher see different crops of an image; their projections must agree.
 
-    Labels teach nothing but the linear probe, which learns along on the teacher's features. The
-    teacher is handed back, with the probe for its classifier.
+    Labels teach nothing but the linear probe, on the teacher's features. The teacher is returned,
+    with the probe for its classifier.
 
     Attributes:
-        local_crops: small crops of each picture, which the student alone sees.
-        local_size: their side in px; None is half of the picture's.
+        local_crops: small crops of each image, which the student alone sees.
+        local_size: their side in px; None is half of the image's.
         student_temperature: of the student's projections.
-        teacher_temperature: of the teacher's, lower, so that it is the surer of the two.
+        teacher_temperature: of the teacher's, lower, so that it is the more confident of the two.
         centre_momentum: how much of the centre of the teacher's projections stays at each step.
         momentum: how much of the teacher stays at the first step; it grows to 1.
         hidden: width of the head's layers.
@@ -137,13 +137,13 @@ class Dino(Method):
             return apart + functional.cross_entropy(heads.probe(light), batch.labels)
 
     def _crops(self, batch: Batch) -> list[Tensor]:
-        """The large crops of all pictures in one tensor and, if there are any, the small ones."""
-        pictures, draw = batch.images.float() / 255, batch.generator
-        small = self.local_size or pictures.shape[-1] // 2
+        """The large crops of all images in one tensor and, if there are any, the small ones."""
+        images, draw = batch.images.float() / 255, batch.generator
+        small = self.local_size or images.shape[-1] // 2
         kinds = [(GLOBAL_CROPS, _LARGE, None), (self.local_crops, _SMALL, small)]
         return [
             recoloured(
-                random_crops(pictures.repeat(times, 1, 1, 1), scale, generator=draw, size=size),
+                random_crops(images.repeat(times, 1, 1, 1), scale, generator=draw, size=size),
                 draw,
             )
             for times, scale, size in kinds

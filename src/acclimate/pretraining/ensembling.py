@@ -26,21 +26,21 @@ Augmentation: TypeAlias = Literal["none", "tf", "tfa"]
 @METHODS.register("self-ensembling")
 @dataclass(frozen=True, kw_only=True)
 class SelfEnsembling(Method):
-    """The student learns classes on the source, and its teacher's answers on the target.
+    """The student learns classes on the source, and its teacher's predictions on the target.
 
-    The teacher is the student's moving average, and what is handed back. The variants of the
+    The teacher is the student's moving average, and what is returned. The variants of the
     paper's table: MT+TF (``confidence=None, augmentation="tf"``), MT+CT (``augmentation="none"``),
-    MT+CT+TF (as it is), MT+CT+TFA (``augmentation="tfa"``); ``intensity`` is the augmentation made
-    for SVHN, to be used with ``flip=False``.
+    MT+CT+TF (the default), MT+CT+TFA (``augmentation="tfa"``); ``intensity`` is the augmentation
+    made for SVHN, to be used with ``flip=False``.
 
     Attributes:
-        confidence: of the teacher, from which on its answer counts; None counts all of them,
+        confidence: of the teacher, from which on its prediction counts; None counts all,
             ever more in the course of the training.
         augmentation: none, translation and flip, or affine maps besides.
-        flip: mirror pictures; digits are not to be mirrored.
+        flip: mirror images; digits are not to be mirrored.
         intensity: scale, shift and invert the brightness.
         weight: of the difference between student and teacher.
-        balance: weight of the loss that keeps the answers on the target evenly spread, which is
+        balance: weight of the loss that keeps the predictions on the target evenly spread, which is
             the binary cross-entropy of each class, added up.
         momentum: how much of the teacher stays at each step.
     """
@@ -91,7 +91,7 @@ class SelfEnsembling(Method):
         return total
 
     def _counting(self, teacher: Tensor, progress: float) -> tuple[Tensor, Tensor]:
-        """How much each picture counts, and how many do."""
+        """How much each image counts, and how many do."""
         if self.confidence is None:
             # The usual ramp of mean teachers, over the first half of the training.
             level = math.exp(-5 * (1 - min(1.0, 2 * progress)) ** 2)

@@ -1,10 +1,10 @@
-"""What a way to train can decide, and the two that need nothing but labelled pictures."""
+"""What a way to train can decide, the augmentation most of them share, and the plain one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +12,10 @@ from torch.nn import functional
 
 from acclimate.errors import AcclimateError
 from acclimate.parts.base import check_range
-from acclimate.pretraining.augment import crop_and_flip
-from acclimate.pretraining.augmix import augmix
+from acclimate.pretraining.augment import crop_and_flip, relit
 from acclimate.registry import Registry
 
-__all__ = ["METHODS", "AugMix", "Batch", "Forward", "Method", "Vanilla", "check_colour"]
+__all__ = ["METHODS", "Batch", "Cropping", "Forward", "Method", "Relighting", "Vanilla"]
 
 Forward: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Model input to logits and to the features they were made of (N × features)."""
@@ -24,14 +23,14 @@ Forward: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Batch:
-    """A step's pictures, uint8 on the device.
+    """A step's images, uint8 on the device.
 
     Attributes:
         images: of the source.
         labels: theirs.
-        target: pictures of the other domain, without labels; None where there is none.
-        progress: how much of the training lies behind, from 0 to 1.
-        normalize: from float pictures between 0 and 1, which it may overwrite, to model input.
+        target: images of the other domain, without labels; None where there is none.
+        progress: how much of the training is done, from 0 to 1.
+        normalize: from float images between 0 and 1, which it may overwrite, to model input.
         generator: for everything random, on the device.
     """
 
@@ -47,14 +46,14 @@ class Method:
     """A way to train: a frozen dataclass of its options.
 
     Subclasses write ``loss`` and, where they need them, the others. ``revision`` grows when the
-    same options come to mean another computation: an older training is not gone on with then.
+    same options come to mean another computation: an older training is not resumed then.
     """
 
     uses_target: ClassVar[bool] = False
     revision: ClassVar[int] = 1
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """What goes along with the model, and is thrown away with the training."""
+        """What learns beside the model, and is thrown away with the training."""
         return nn.Module()
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
@@ -65,65 +64,66 @@ class Method:
         """What follows an update, such as that of a teacher; ``progress`` as in ``Batch``."""
 
     def finish(self, model: nn.Module, heads: nn.Module) -> None:
-        """What the model becomes when the training is over."""
+        """What the model becomes when the training ends."""
 
     def files(self, heads: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """What is worth keeping beside the model: tensors by file name."""
+        """What is written beside the model: tensors by file name."""
         return {}
 
 
 METHODS: Registry[type[Method]] = Registry("way to pretrain")
 
 
-@METHODS.register("vanilla")
 @dataclass(frozen=True, kw_only=True)
-class Vanilla(Method):
-    """Cross-entropy on pictures that are cropped and, where that makes sense, mirrored."""
+class Cropping(Method):
+    """A method whose images are moved by up to ``margin`` px and, with ``flip``, mirrored."""
 
     flip: bool = True
     margin: int = 4
 
     def __post_init__(self) -> None:
         check_range(self, "margin", low=0)
+
+    def cropped(self, images: Tensor, batch: Batch) -> Tensor:
+        """Float images between 0 and 1, drawn anew."""
+        return (
+            crop_and_flip(images, batch.generator, margin=self.margin, flip=self.flip).float() / 255
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relighting(Cropping):
+    """A method of two domains that may change their brightness, as self-ensembling does.
+
+    Attributes:
+        flip: mirror images.
+        margin: by how many pixels to move them.
+        intensity: change and invert the brightness of both domains.
+        colour: with ``intensity``, that of each channel by itself: grey ink becomes coloured.
+    """
+
+    uses_target: ClassVar[bool] = True
+
+    flip: bool = False
+    intensity: bool = False
+    colour: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.colour and not self.intensity:
+            raise AcclimateError("expected intensity=true with colour=true, got intensity=false")
+
+    def relit(self, images: Tensor, batch: Batch) -> Tensor:
+        """Float images between 0 and 1, in another light if that is asked for."""
+        return relit(images, batch.generator, channels=self.colour) if self.intensity else images
+
+
+@METHODS.register("vanilla")
+@dataclass(frozen=True, kw_only=True)
+class Vanilla(Cropping):
+    """Cross-entropy on images that are cropped and, where that makes sense, mirrored."""
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """Mean cross-entropy."""
-        images = crop_and_flip(batch.images, batch.generator, margin=self.margin, flip=self.flip)
-        logits, _ = forward(batch.normalize(images.float() / 255))
+        logits, _ = forward(batch.normalize(self.cropped(batch.images, batch)))
         return functional.cross_entropy(logits.float(), batch.labels)
-
-
-@METHODS.register("augmix")
-@dataclass(frozen=True, kw_only=True)
-class AugMix(Method):
-    """AugMix (Hendrycks et al. 2020) with its Jensen-Shannon term.
-
-    The model sees each picture three times, as it is and in two mixtures; its answers are drawn
-    together.
-    """
-
-    consistency: float = 12.0
-    flip: bool = True
-    margin: int = 4
-
-    def __post_init__(self) -> None:
-        check_range(self, "consistency", low=0)
-        check_range(self, "margin", low=0)
-
-    def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy of the plain picture plus ``consistency`` times the divergence."""
-        images = crop_and_flip(batch.images, batch.generator, margin=self.margin, flip=self.flip)
-        plain = images.float() / 255
-        views = [plain, *(augmix(plain, batch.generator) for _ in range(2))]
-        logits = forward(batch.normalize(torch.cat(views)))[0].float().chunk(3)
-        probabilities = [each.softmax(dim=1) for each in logits]
-        mean = torch.stack(probabilities).mean(dim=0).clamp(1e-7, 1).log()
-        apart = [functional.kl_div(mean, p, reduction="batchmean") for p in probabilities]
-        entropy = functional.cross_entropy(logits[0], batch.labels)
-        return entropy + self.consistency * torch.stack(apart).mean()
-
-
-def check_colour(options: Any) -> None:
-    """Refuse ``colour``, which is a way to change the brightness, where that is not changed."""
-    if options.colour and not options.intensity:
-        raise AcclimateError("expected intensity=true with colour=true, got intensity=false")

@@ -19,14 +19,14 @@ class Plan:
     """How long and how fast to train.
 
     Attributes:
-        epochs: passes over the pictures.
-        batch_size: pictures per step.
+        epochs: passes over the images.
+        batch_size: images per step.
         lr: the peak of the learning rate.
         weight_decay: of all weights but scales, shifts and biases.
         optimizer: "sgd", or "adam" with decoupled weight decay.
         momentum: of SGD, in Nesterov's form.
         clip: the largest norm of all gradients together; larger ones are scaled down to it, which
-            holds a loss that would jump. None leaves them as they are.
+            holds a loss that would jump. None does not clip.
         seed: order, augmentation; the caller's for the initial weights.
 
     >>> Plan(momentum=2.0)

@@ -1,4 +1,4 @@
-"""What a training starts from: an architecture as made, or weights that were trained before."""
+"""What a training starts from: a bare architecture, or weights that were trained before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNKNOWN = LoadedModel.source
 
 
 def trained_before(loaded: LoadedModel) -> str | None:
-    """Where the weights are from that a training goes on with; None where it knows of none.
+    """Where weights are from that were trained before; None where it knows of none.
 
     >>> trained_before(load("acclimate:wrn-26-1-bn")) is None
     True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from acclimate.acceleration import Acceleration
 from acclimate.errors import AcclimateError
 from acclimate.models.outputs import find_classifier, logits_of
-from acclimate.pretraining.examples import Examples
+from acclimate.pretraining.data import Examples
 from acclimate.pretraining.methods import Batch, Method
 from acclimate.pretraining.plan import Plan
 
@@ -21,7 +21,7 @@ __all__ = ["Stepper", "Tap", "learning_rate", "make_optimizer", "output_count"]
 
 
 class Tap:
-    """What the classifier was fed in the last forward pass; nothing where nobody asked.
+    """The classifier's input in the last forward pass; nothing without a classifier.
 
     >>> import torch
     >>> layer = nn.Linear(4, 2)
@@ -56,7 +56,11 @@ def make_optimizer(model: nn.Module, plan: Plan) -> torch.optim.Optimizer:
     >>> type(make_optimizer(nn.Linear(2, 2), Plan(optimizer="adam"))).__name__
     'AdamW'
     """
-    groups = _groups(model, plan.weight_decay)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [  # weights decay; scales, shifts and biases, which have one dimension, do not
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": plan.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
     if plan.optimizer == "adam":
         return torch.optim.AdamW(groups, lr=plan.lr)
     momentum, on_gpu = plan.momentum, next(model.parameters()).is_cuda
@@ -65,20 +69,11 @@ def make_optimizer(model: nn.Module, plan: Plan) -> torch.optim.Optimizer:
     )
 
 
-def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Weights decay; scales, shifts and biases, which have one dimension, do not."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    return [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-
-
 _WARM_UP = 0.2
 
 
 def learning_rate(step: int, *, steps: int, peak: float) -> float:
-    """Up in a straight line for a fifth of the way, then down along a cosine to 0.
+    """Up in a straight line for a fifth of the steps, then down along a cosine to 0.
 
     >>> [round(learning_rate(s, steps=10, peak=1.0), 2) for s in (0, 1, 2, 6, 10)]
     [0.33, 0.67, 1.0, 0.5, 0.0]
@@ -91,7 +86,7 @@ def learning_rate(step: int, *, steps: int, peak: float) -> float:
 
 
 class Stepper:
-    """A model that learns, and all that goes along with it.
+    """A model that learns, and all that it needs for that.
 
     Attributes:
         model: the plain one, never its compiled form.
@@ -118,38 +113,47 @@ class Stepper:
         self._examples, self._method, self._plan = examples, method, plan
         self._target = target if method.uses_target else None
         _, classifier = find_classifier(self.model)
-        _check_outputs(self.model, examples)
+        outputs, needed = output_count(self.model), int(examples.labels.max()) + 1
+        if outputs is not None and outputs < needed:
+            raise AcclimateError(
+                f"expected a model with at least {needed} outputs for these labels, got {outputs}"
+            )
         features = int(getattr(classifier, "in_features", getattr(classifier, "in_channels", 0)))
         self.heads = method.heads(self.model, features).to(device)
         has_heads = any(True for _ in self.heads.parameters())
         # Before the first call of a compiled model, which looks for hooks only then.
         self._tap = Tap(classifier if has_heads else None)
-        self._called = _compiled(self.model, compiled)
+        self._called: Callable[[Tensor], Any] = self.model
+        if compiled:
+            how: dict[str, Any] = {"backend": compiled} if isinstance(compiled, str) else {}
+            self._called = torch.compile(self.model, **how)
         self.together = nn.ModuleDict({"model": self.model, "heads": self.heads})
         self.generator = torch.Generator(device)
         self.optimizer = make_optimizer(self.together, plan)
 
-    def step(self, chosen: Tensor, number: int, *, steps: int) -> Tensor:
-        """Learn from some examples, as step ``number`` of so many; the loss."""
+    def step(self, chosen: Tensor, index: int, *, steps: int) -> Tensor:
+        """Learn from some examples, as step ``index`` of so many; the loss."""
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(number, steps=steps, peak=self._plan.lr)
+            group["lr"] = learning_rate(index, steps=steps, peak=self._plan.lr)
         examples = self._examples
         batch = Batch(
             examples.images[chosen],
             examples.labels[chosen],
             self._normalize,
             self.generator,
-            target=self._some_of_the_target(len(chosen)),
-            progress=number / steps,
+            target=self._draw_target(len(chosen)),
+            progress=index / steps,
         )
-        with _mixed_precision(examples.images.device):
+        # bfloat16 on a GPU; on a CPU single precision, which is exact and often as fast there.
+        on_gpu = examples.images.is_cuda
+        with torch.autocast("cuda", dtype=torch.bfloat16) if on_gpu else nullcontext():
             loss = self._method.loss(self._forward, self.heads, batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self._plan.clip is not None:
             nn.utils.clip_grad_norm_(self.together.parameters(), self._plan.clip)
         self.optimizer.step()
-        self._method.after_step(self.model, self.heads, progress=number / steps)
+        self._method.after_step(self.model, self.heads, progress=index / steps)
         return loss.detach()
 
     def release(self) -> None:
@@ -161,14 +165,13 @@ class Stepper:
         logits = logits_of(self._called(images))
         return logits, self._tap.features(logits)
 
-    def _some_of_the_target(self, count: int) -> Tensor | None:
-        if self._target is None:
+    def _draw_target(self, count: int) -> Tensor | None:
+        target = self._target
+        if target is None:
             return None
-        device = self._target.device
-        numbers = torch.randint(
-            0, len(self._target), (count,), generator=self.generator, device=device
-        )
-        return self._target[numbers]
+        return target[
+            torch.randint(0, len(target), (count,), generator=self.generator, device=target.device)
+        ]
 
     def _normalize(self, images: Tensor) -> Tensor:
         ready = self._examples.preprocessing.standardize(images)
@@ -176,7 +179,7 @@ class Stepper:
 
 
 def output_count(model: nn.Module) -> int | None:
-    """How many classes a model tells apart; None where its last layer does not say.
+    """How many outputs a model has; None where its last layer does not say.
 
     >>> output_count(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)))
     3
@@ -184,25 +187,3 @@ def output_count(model: nn.Module) -> int | None:
     _, classifier = find_classifier(model)
     found = getattr(classifier, "out_features", getattr(classifier, "out_channels", None))
     return None if found is None else int(found)
-
-
-def _check_outputs(model: nn.Module, examples: Examples) -> None:
-    outputs = output_count(model)
-    if outputs is not None and outputs < examples.classes:
-        raise AcclimateError(
-            f"expected a model with at least {examples.classes} outputs for these labels, got "
-            f"{outputs}"
-        )
-
-
-def _compiled(model: nn.Module, how: bool | str) -> Callable[[Tensor], Any]:
-    if not how:
-        return model
-    return torch.compile(model, backend=how) if isinstance(how, str) else torch.compile(model)
-
-
-def _mixed_precision(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """bfloat16 on a GPU; on a CPU single precision, which is exact and often as fast there."""
-    if device.type == "cuda":
-        return torch.autocast("cuda", dtype=torch.bfloat16)
-    return contextlib.nullcontext()

@@ -17,12 +17,12 @@ from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError
 from acclimate.files import write_files
 from acclimate.learner.state import pack, under, unpack
-from acclimate.pretraining.examples import Examples
+from acclimate.pretraining.data import Examples
 from acclimate.pretraining.methods import Method
 from acclimate.pretraining.plan import Plan
 from acclimate.pretraining.stepping import Stepper
 
-__all__ = ["CHECKPOINT", "Checkpoint", "Progress", "Trained", "differences", "pretrain"]
+__all__ = ["CHECKPOINT", "Trained", "differences", "pretrain"]
 
 CHECKPOINT = "pretrain.safetensors"
 
@@ -38,7 +38,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A file, and what two calls have to share for one to go on where the other stopped.
+    """A file, and what two calls have to share for one to resume where the other stopped.
 
     Attributes:
         path: the file.
@@ -69,7 +69,7 @@ class Checkpoint:
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
         """Put back what was saved, if it is of this training; nothing was before the first epoch.
 
-        A file that cannot be gone on with is left for the user to judge.
+        A file that cannot be resumed from is left for the user to judge.
         """
         if not self.path.exists():
             return Progress()
@@ -85,8 +85,11 @@ class Checkpoint:
                     f"{self.path} is of another training ({', '.join(others)}); "
                     "choose another folder"
                 )
-            self._fill(model, under("state/", tensors))
+            model.load_state_dict(under("state/", tensors))
             unpack(optimizer, under("optimizer/", tensors))
+        except RuntimeError as error:
+            first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+            raise AcclimateError(f"{self.path} is of another architecture: {first}") from error
         except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
             raise AcclimateError(
                 f"{self.path} is damaged or no checkpoint of pretrain ({type(error).__name__}: "
@@ -94,20 +97,13 @@ class Checkpoint:
             ) from error
         return progress
 
-    def _fill(self, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-        try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
-            first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-            raise AcclimateError(f"{self.path} is of another architecture: {first}") from error
-
 
 def differences(
     record: Mapping[str, Any], plan: Plan, method: Method, identity: Mapping[str, Any]
 ) -> list[str]:
     """In what a stored training differs from the one asked for, option by option.
 
-    Options that came later had their defaults, so that older trainings can be gone on with.
+    Options that came later had their defaults, so that older trainings can be resumed.
 
     >>> from acclimate.pretraining import Vanilla
     >>> record = {"plan": {"epochs": 5}, "method": "Vanilla(margin=2)", "data": "abc"}
@@ -176,68 +172,53 @@ def pretrain(
     compiled: bool | str = False,
     progress: bool = True,
 ) -> Trained:
-    """Train a model in place, on the device the examples lie on.
+    """Train a model in place, on the device of the examples.
 
     Args:
         model: a classifier with at least as many outputs as there are classes.
-        examples: labelled pictures on the device.
+        examples: labelled images on the device.
         method: what is minimised.
         plan: how long and how fast.
-        target: pictures of the other domain, uint8 on the same device, for methods that use them.
-        out: a folder for a checkpoint after every epoch; the same call goes on from it.
-        identity: what else must be the same for a checkpoint to be gone on with (the data).
+        target: images of the other domain, uint8 on the same device, for methods that use them.
+        out: a folder for a checkpoint after every epoch; the same call resumes from it.
+        identity: what else must be the same for a checkpoint to be resumed from (the data).
         compiled: run the model through ``torch.compile`` (worth it on a GPU, for many epochs); a
             word names the backend, as there.
         progress: show a bar on stderr.
     """
     if len(examples) < 2:
-        raise AcclimateError(f"expected at least two pictures to train on, got {len(examples)}")
+        raise AcclimateError(f"expected at least two images to train on, got {len(examples)}")
     if method.uses_target and (target is None or len(target) < 2):
         raise AcclimateError(
-            f"{type(method).__name__} learns from pictures of a target, too; give them (--target)"
+            f"{type(method).__name__} learns from images of a target, too; give them (--target)"
         )
     stepper = Stepper(model, examples, method, plan, target=target, compiled=compiled)
-    checkpoint = (
-        None
-        if out is None
-        else Checkpoint(
-            path=out / CHECKPOINT, plan=plan, method=method, identity=dict(identity or {})
+    checkpoint, so_far = None, Progress()
+    if out is not None:
+        checkpoint = Checkpoint(
+            path=out / CHECKPOINT, plan=plan, method=method, identity=identity or {}
         )
-    )
     try:
-        so_far = Progress()
         if checkpoint is not None:
             so_far = checkpoint.restore(stepper.together, stepper.optimizer)
-        _train(stepper, examples, plan, so_far, checkpoint, progress=progress)
+        bar = tqdm(
+            total=plan.epochs, initial=so_far.epoch, unit="epoch", disable=not progress, delay=0.5
+        )
+        with bar:
+            for epoch in range(so_far.epoch, plan.epochs):
+                began = time.perf_counter()
+                loss = _train_epoch(stepper, examples, plan, epoch)
+                so_far.epoch += 1
+                so_far.losses.append(loss)
+                so_far.seconds += time.perf_counter() - began
+                bar.set_postfix(loss=f"{loss:.3f}")
+                bar.update()
+                if checkpoint is not None:
+                    checkpoint.save(stepper.together, stepper.optimizer, so_far)
         method.finish(model, stepper.heads)
     finally:
         stepper.release()
     return Trained(so_far.losses, so_far.seconds, method.files(stepper.heads))
-
-
-def _train(
-    stepper: Stepper,
-    examples: Examples,
-    plan: Plan,
-    so_far: Progress,
-    checkpoint: Checkpoint | None,
-    *,
-    progress: bool,
-) -> None:
-    """All epochs that are left, with a checkpoint after each."""
-    with tqdm(
-        total=plan.epochs, initial=so_far.epoch, unit="epoch", disable=not progress, delay=0.5
-    ) as bar:
-        while so_far.epoch < plan.epochs:
-            began = time.perf_counter()
-            loss = _train_epoch(stepper, examples, plan, so_far.epoch)
-            so_far.epoch += 1
-            so_far.losses.append(loss)
-            so_far.seconds += time.perf_counter() - began
-            bar.set_postfix(loss=f"{loss:.3f}")
-            bar.update()
-            if checkpoint is not None:
-                checkpoint.save(stepper.together, stepper.optimizer, so_far)
 
 
 def _train_epoch(stepper: Stepper, examples: Examples, plan: Plan, epoch: int) -> float:
@@ -245,14 +226,14 @@ def _train_epoch(stepper: Stepper, examples: Examples, plan: Plan, epoch: int) -
     device = examples.images.device
     size = min(plan.batch_size, len(examples))
     per_epoch = len(examples) // size
-    # By epoch, so that a run that goes on draws what an unbroken one would have drawn.
+    # By epoch, so that a resumed run draws what an unbroken one would have drawn.
     stepper.generator.manual_seed(plan.seed * 1_000_003 + epoch)
     order = torch.randperm(len(examples), generator=stepper.generator, device=device)
     stepper.together.train()
     total = torch.zeros((), device=device)
-    for number in range(per_epoch):
-        chosen = order[number * size : (number + 1) * size]
-        total += stepper.step(chosen, epoch * per_epoch + number, steps=plan.epochs * per_epoch)
+    steps = plan.epochs * per_epoch
+    for index, chosen in enumerate(order.split(size)[:per_epoch], start=epoch * per_epoch):
+        total += stepper.step(chosen, index, steps=steps)
     loss = float(total) / per_epoch
     if not torch.isfinite(total):
         raise AcclimateError(

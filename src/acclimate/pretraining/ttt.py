@@ -13,51 +13,43 @@ from torch.nn import functional
 
 from acclimate.methods.ttt import QUARTERS, turned
 from acclimate.parts.base import check_range
-from acclimate.pretraining.augment import crop_and_flip
-from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
+from acclimate.pretraining.methods import METHODS, Batch, Cropping, Forward
 
 __all__ = ["Ttt"]
 
 
 @METHODS.register("ttt")
 @dataclass(frozen=True, kw_only=True)
-class Ttt(Method):
-    """Classes, and beside them by which quarter of a turn a picture was rotated.
+class Ttt(Cropping):
+    """Classes, and beside them by which quarter of a turn an image was rotated.
 
     The head for the turns is kept as ``head.safetensors``; the recipe ``ttt`` learns with it.
 
     Attributes:
         rotation: how much that task counts; 1 as in the paper.
-        flip: mirror the pictures.
-        margin: by how many pixels to move them.
     """
 
     rotation: float = 1.0
-    flip: bool = True
-    margin: int = 4
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_range(self, "rotation", low=0)
-        check_range(self, "margin", low=0)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """One linear layer."""
         return nn.Linear(features, QUARTERS)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy of the classes plus that of the turns of pictures drawn anew."""
+        """Cross-entropy of the classes plus that of the turns of images drawn anew."""
         count, device = len(batch.images), batch.images.device
         quarters = torch.randint(QUARTERS, (count,), generator=batch.generator, device=device)
         # In one pass: batch norm then keeps statistics that hold for upright and turned alike.
-        shown = torch.cat([self._drawn(batch), turned(self._drawn(batch), quarters)])
+        upright, other = (self.cropped(batch.images, batch) for _ in range(2))
+        shown = torch.cat([upright, turned(other, quarters)])
         logits, features = forward(batch.normalize(shown))
         classes = functional.cross_entropy(logits[:count].float(), batch.labels)
         turns = functional.cross_entropy(heads(features[count:]).float(), quarters)
         return classes + self.rotation * turns
-
-    def _drawn(self, batch: Batch) -> Tensor:
-        pictures = crop_and_flip(batch.images, batch.generator, margin=self.margin, flip=self.flip)
-        return pictures.float() / 255
 
     def files(self, heads: nn.Module) -> dict[str, dict[str, Tensor]]:
         """The head."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,45 +11,32 @@ from torch.nn import functional
 
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.ttt import turned
-from acclimate.parts.base import check_range
-from acclimate.pretraining.augment import crop_and_flip, relit
-from acclimate.pretraining.methods import METHODS, Batch, Forward, Method, check_colour
+from acclimate.pretraining.methods import METHODS, Batch, Forward, Relighting
 
 __all__ = ["UdaSs", "quarter", "upside_down"]
 
 
 @METHODS.register("uda-ss")
 @dataclass(frozen=True, kw_only=True)
-class UdaSs(Method):
+class UdaSs(Relighting):
     """Adaptation by self-supervision (Sun et al. 2019).
 
     Beside the classes of the source, the model learns tasks that need no labels on both domains:
-    by how much a picture was turned, whether it was put upside down, which quarter it is of.
+    by how much an image was turned, whether it was put upside down, which quarter it is of.
 
     Attributes:
-        tasks: which of them.
-        flip: mirror the pictures whose classes are learnt.
-        margin: by how many pixels to move those.
-        intensity: change and invert the brightness everywhere, as self-ensembling may.
-        colour: with ``intensity``, that of each channel by itself: grey ink becomes coloured.
+        tasks: which of them; ``flip`` and ``margin`` are for the images whose classes are learnt.
     """
 
-    uses_target: ClassVar[bool] = True
-
     tasks: tuple[str, ...] = ("rotation", "flip", "location")
-    flip: bool = False
-    margin: int = 4
-    intensity: bool = False
-    colour: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for task in self.tasks:
             if task not in _TASKS:
                 raise unknown_name("task of uda-ss", task, _TASKS)
         if not self.tasks or len(set(self.tasks)) < len(self.tasks):
             raise AcclimateError(f"expected one or more different tasks, got {self.tasks}")
-        check_range(self, "margin", low=0)
-        check_colour(self)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """A linear layer for each task."""
@@ -59,33 +45,29 @@ class UdaSs(Method):
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
         """Cross-entropy of the source's classes plus that of each task on both domains."""
         assert batch.target is not None
-        images = crop_and_flip(batch.images, batch.generator, margin=self.margin, flip=self.flip)
-        logits, _ = forward(batch.normalize(self._lit(images, batch)))
+        shown = self.relit(self.cropped(batch.images, batch), batch)
+        logits, _ = forward(batch.normalize(shown))
         total = functional.cross_entropy(logits.float(), batch.labels)
         for task in self.tasks:
             make, kinds = _TASKS[task]
             for domain in (batch.images, batch.target):
-                answer = torch.randint(
+                truth = torch.randint(
                     0, kinds, (len(domain),), generator=batch.generator, device=domain.device
                 )
-                posed = make(self._lit(domain, batch), answer)
+                posed = make(self.relit(domain.float() / 255, batch), truth)
                 _, features = forward(batch.normalize(posed))
                 assert isinstance(heads, nn.ModuleDict)
-                total = total + functional.cross_entropy(heads[task](features).float(), answer)
+                total = total + functional.cross_entropy(heads[task](features).float(), truth)
         return total
-
-    def _lit(self, images: Tensor, batch: Batch) -> Tensor:
-        unit = images.float() / 255
-        return relit(unit, batch.generator, channels=self.colour) if self.intensity else unit
 
 
 def upside_down(images: Tensor, whether: Tensor) -> Tensor:
-    """Some pictures with their top at the bottom."""
+    """Some images with their top at the bottom."""
     return torch.where(whether.bool()[:, None, None, None], images.flip(2), images)
 
 
 def quarter(images: Tensor, which: Tensor) -> Tensor:
-    """One quarter of each picture, half as wide and high."""
+    """One quarter of each image, half as wide and high."""
     height, width = images.shape[2] // 2, images.shape[3] // 2
     corners = [(0, 0), (0, width), (height, 0), (height, width)]
     quarters = torch.stack(
