@@ -1,4 +1,4 @@
-"""The measured tables of this project: plans that are run, kept and exported.
+"""The measured tables of this project: plans that are run, stored and exported.
 
     python benchmarks/measure.py run cifar10c --root DATA --store cifar10c.db [--workers 6]
     python benchmarks/measure.py export cifar10c --store cifar10c.db
@@ -7,11 +7,10 @@
 A plan (plans/NAME.yaml) is a list of stages. Each lets ``acclimate tune`` choose options on
 hold-out shifts, and measures the choice with ``acclimate bench``: the words in it are those of the
 command line, and ``bench`` takes over models and data sets. What is in the store already is not run
-again: stop it and go on at any time. ``export`` keeps a line for every measurement in
-results/NAME.json, beside those that are there of other stores, and the choices in results/choices;
-headline.py, measured.py and methods.py make tables of them. ``run --missing`` goes on in a new
-store where the exported lines and choices end; ``restore`` makes a store of the lines alone, for
-``acclimate results`` and ``acclimate report``.
+again: stop and resume at any time. ``export`` writes every measurement to results/NAME.json, beside
+those of other stores, and the choices to results/choices; page_tables.py makes tables of them.
+``run --missing`` resumes in a new store where the exported results and choices end; ``restore``
+makes a store of the exported results alone, for ``acclimate results`` and ``acclimate report``.
 """
 
 from __future__ import annotations
@@ -26,14 +25,25 @@ from typing import Any
 
 import yaml
 
-from acclimate.bench import Store
+from acclimate.bench import Job, Record, Result, Store
 from acclimate.cli import main as acclimate
-from kept_rows import RESTORED, identity, restored, row
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 CHOICES = RESULTS / "choices"
 SHARED = ("models", "datasets", "weights")
+Row = dict[str, Any]
+ERRORS = {
+    "unadapted": "unadapted", "error": "final", "after_epoch": "after_epoch", "online": "online",
+}  # fmt: skip
+FIGURES = (
+    "ece", "forgetting", "by_shift", "forwards", "backwards", "seconds", "speed", "device",
+    "verdict",
+)  # fmt: skip
+RESTORED = "restored"
+"""Marks a result that was made of an exported row."""
+NOT_KEPT = "not kept"
+"""In place of the checksum of weights of which none was stored: no file has it."""
 NAMES = sorted(path.stem for path in (HERE / "plans").glob("*.yaml"))
 
 
@@ -45,7 +55,7 @@ def words(stage: Mapping[str, Any]) -> list[str]:
     """
     found: list[str] = []
     for name, value in stage.items():
-        if name in ("set", "weights"):  # said once for each
+        if name in ("set", "weights"):  # given once for each
             found += [word for each in value for word in (f"--{name}", str(each))]
         elif value is True:
             found.append(f"--{name}")
@@ -100,13 +110,13 @@ def plan(name: str) -> list[dict[str, Any]]:
 
 
 def exported(name: str) -> list[dict[str, Any]]:
-    """The lines that are kept of a plan already."""
+    """The results of a plan that are exported already."""
     target = RESULTS / f"{name}.json"
     return json.loads(target.read_text(encoding="utf-8")) if target.exists() else []
 
 
 def export(args: argparse.Namespace) -> int:
-    """Keep a line for every measurement; what only served to choose is left out."""
+    """Write a row for every measurement; what only served to choose is left out."""
     chooses = any("tune" in stage for stage in plan(args.name))
     rows = {identity(each): each for each in exported(args.name)}
     for result in Store(args.store, create=False).results():
@@ -125,11 +135,64 @@ def export(args: argparse.Namespace) -> int:
 
 
 def restore(args: argparse.Namespace) -> int:
-    """The exported lines as results of a store."""
+    """The exported rows as results of a store."""
     known = list(map(restored, exported(args.name)))
     Store(args.store).add_all(known)
     print(f"{len(known)} results in {args.store}")
     return 0
+
+
+def row(result: Result) -> Row:
+    """What the tables need of a result, and the job that it is of."""
+    job, record = result.job, result.record.to_dict()
+    plain = _without_folders(job)
+    return {
+        "model": job.model,
+        "weights": plain["weights"]["path"] if "weights" in plain else None,
+        "dataset": job.dataset,
+        "setting": job.setting,
+        "recipe": job.recipe,
+        "options": dict(job.options),
+        "shift": job.shift,
+        "corruption": job.corruption,
+        "severity": job.severity,
+        "seed": job.seed,
+        "images": record["images"],
+        **{name: record["errors"].get(theirs) for name, theirs in ERRORS.items()},
+        **{name: record.get(name) for name in FIGURES},
+        "job": plain,
+    }
+
+
+def identity(stored: Row) -> str:
+    """The key of its job: of two rows with the same, the newer stays."""
+    return _job_of(stored).key
+
+
+def restored(stored: Row) -> Result:
+    """A result with what is known of it."""
+    errors = {theirs: stored[name] for name, theirs in ERRORS.items()}
+    figures = {name: stored[name] for name in FIGURES}
+    counts = {"images": stored["images"], "labelled": stored["images"]}  # all of ours have labels
+    record = {**counts, "errors": errors, **figures, RESTORED: True}
+    return Result(job=_job_of(stored), record=Record.from_dict(record))
+
+
+def _job_of(stored: Row) -> Job:
+    """The job of a row, of which the oldest do not have it whole."""
+    if "job" in stored:
+        return Job.from_dict(stored["job"])
+    names = ("model", "dataset", "recipe", "shift", "options", "seed", "setting")
+    known = {name: stored[name] for name in names if stored[name] is not None}
+    return Job.from_dict({**known, "weights": {"path": stored["weights"], "sha256": NOT_KEPT}})
+
+
+def _without_folders(job: Job) -> dict[str, Any]:
+    """A job in plain values, its weights known by their content, in whatever folder."""
+    plain = job.to_dict()
+    if "weights" in plain:
+        plain["weights"]["path"] = Path(plain["weights"]["path"]).name
+    return plain
 
 
 def main() -> int:
@@ -140,7 +203,7 @@ def main() -> int:
     for each in (one, *others):
         each.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
         each.add_argument("--store", type=Path, required=True)
-    one.add_argument("--root", type=Path, required=True, help="where the data sets lie")
+    one.add_argument("--root", type=Path, required=True, help="folder of the data sets")
     one.add_argument("--stages", type=int, nargs="+", help="only these, counted from 1")
     one.add_argument("--workers", type=int, help="processes")
     one.add_argument("--images", type=int, help="fewer of each shift")

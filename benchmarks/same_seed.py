@@ -29,7 +29,7 @@ from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource
 from acclimate.models import LoadedModel
 from same_answer import opened
-from step_models import CASES
+from step import CASES
 
 CHOSEN = {
     "by trying": {"benchmark": True, "deterministic": False},

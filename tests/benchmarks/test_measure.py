@@ -1,4 +1,4 @@
-"""What the repository keeps of measurements, and going on from it."""
+"""The measurements that the repository stores, and resuming from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from acclimate.bench import Job, Result, Store
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # as when it is run
-import kept_rows
 import measure
 
 WITHOUT_DIGEST = {"resnet18.safetensors", "wrn-28-10.safetensors"}
@@ -41,30 +40,30 @@ def exported(store: Path) -> list[dict[str, object]]:
     return measure.exported("cifar10c")
 
 
-def test_a_line_gives_back_the_result_under_the_key_of_its_job(tmp_path: Path) -> None:
+def test_a_row_restores_the_result_under_the_key_of_its_job(tmp_path: Path) -> None:
     weights = tmp_path / "net.safetensors"
     weights.write_bytes(b"any")
     for made in (result(), result(images=50), result(forgetting=True), result(weights=weights)):
-        kept = json.loads(json.dumps(kept_rows.row(made)))
+        kept = json.loads(json.dumps(measure.row(made)))
         weights.unlink(missing_ok=True)  # known by their content from now on
-        again = kept_rows.restored(kept)
-        assert again.key == made.key == kept_rows.identity(kept)
-        assert kept_rows.row(again) == kept
+        again = measure.restored(kept)
+        assert again.key == made.key == measure.identity(kept)
+        assert measure.row(again) == kept
         assert str(tmp_path) not in json.dumps(kept)
         weights.write_bytes(b"any")
 
 
 @pytest.mark.parametrize("name", measure.NAMES)
-def test_every_line_that_is_kept_is_of_another_job(name: str) -> None:
+def test_every_exported_row_is_of_another_job(name: str) -> None:
     lines = measure.exported(name)
     assert lines
-    assert len({kept_rows.identity(each) for each in lines}) == len(lines)
+    assert len({measure.identity(each) for each in lines}) == len(lines)
     for line in lines:
-        again = kept_rows.restored(line)
+        again = measure.restored(line)
         # Networks that were too large to ship, and whose weights are known by name alone.
         by_name = line["weights"] in WITHOUT_DIGEST and "job" not in line
-        assert kept_rows.row(again) == line | ({"job": again.job.to_dict()} if by_name else {})
-        assert again.key == kept_rows.identity(line)
+        assert measure.row(again) == line | ({"job": again.job.to_dict()} if by_name else {})
+        assert again.key == measure.identity(line)
 
 
 def test_an_export_adds_to_what_other_stores_gave(results: Path, tmp_path: Path) -> None:
@@ -87,12 +86,12 @@ def test_what_only_served_to_choose_is_left_out(results: Path, tmp_path: Path) -
 def test_what_was_restored_is_not_exported_again(results: Path, tmp_path: Path) -> None:
     Store(tmp_path / "a.db").add(result())
     (line,) = exported(tmp_path / "a.db")
-    old = kept_rows.restored({**line, "error": 99.0})
+    old = measure.restored({**line, "error": 99.0})
     Store(tmp_path / "b.db").add(old)
     assert exported(tmp_path / "b.db") == [line]
 
 
-def test_a_new_store_goes_on_where_the_export_ends(
+def test_a_new_store_resumes_where_the_export_ends(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = measure.plan("cifar10c")[0]["tune"]
@@ -101,7 +100,7 @@ def test_a_new_store_goes_on_where_the_export_ends(
     ran: list[list[str]] = []
     monkeypatch.setattr(measure, "acclimate", lambda words: ran.append(words) or 0)
 
-    def go_on(store: str) -> list[str]:
+    def resume(store: str) -> list[str]:
         ran.clear()
         (tmp_path / store).parent.mkdir(exist_ok=True)
         common = {"name": "cifar10c", "root": tmp_path, "stages": [1], "missing": True}
@@ -109,10 +108,10 @@ def test_a_new_store_goes_on_where_the_export_ends(
         return [words[0] for words in ran]
 
     exported(tmp_path / "a.db")
-    assert go_on("first/any.db") == ["tune", "bench"]
+    assert resume("first/any.db") == ["tune", "bench"]
     assert Store(tmp_path / "first/any.db").done_keys() == {result().key}
 
     chosen.write_text("{}", encoding="utf-8")
     exported(tmp_path / "a.db")
-    assert go_on("second/other.db") == ["bench"]
+    assert resume("second/other.db") == ["bench"]
     assert measure.choice_file("cifar10c", tmp_path / "second", search).read_text() == "{}"

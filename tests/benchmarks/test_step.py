@@ -1,4 +1,4 @@
-"""The benchmark of a step: what it compares is the same work, and what fails is said."""
+"""The benchmark of a step: what it compares is the same work, and what fails is reported."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from torch import nn
 from acclimate.errors import AcclimateError
 from acclimate.models.libraries import import_torchvision
 
-MODULES = ("step_models", "step_timing", "step")
 SIDES = ["eager", "exact", "auto", "max", "inference", "inference, auto"]
 
 
 @pytest.fixture
 def step(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    for name in MODULES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, "step", raising=False)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
     return importlib.import_module("step")
 
@@ -53,10 +51,10 @@ def test_the_reference_takes_the_step_that_ours_takes(step, selector):
     images = torch.randn(16, 3, 8, 8)
     plain, _ = step.eager_step(case.build(), case, images)
     ours, how = step.ours("exact")(case.build(), case, images)
-    answers = [(plain(images), ours(images)) for _ in range(10)]
+    logits = [(plain(images), ours(images)) for _ in range(10)]
     assert how == "exact"
-    assert not torch.equal(answers[0][0], answers[-1][0])
-    for theirs, own in answers:
+    assert not torch.equal(logits[0][0], logits[-1][0])
+    for theirs, own in logits:
         torch.testing.assert_close(own, theirs)
 
 
@@ -83,7 +81,7 @@ def test_a_row_for_every_side(quick):
     assert memory["eager"] > memory["inference"] > 0
 
 
-def test_a_side_without_memory_is_left_out_and_the_rest_goes_on(quick, monkeypatch):
+def test_a_side_without_memory_is_left_out_and_the_rest_continues(quick, monkeypatch):
     def greedy(*_):
         def step(_):
             raise torch.OutOfMemoryError("tried to allocate 1 TiB")
@@ -118,7 +116,7 @@ def test_a_side_may_fail_later_even_the_reference(quick, monkeypatch):
     assert "–" in quick.line(exact)
 
 
-def test_a_model_that_cannot_be_built_is_said_in_one_row(quick, monkeypatch):
+def test_a_model_that_cannot_be_built_is_reported_in_one_row(quick, monkeypatch):
     def missing():
         raise AcclimateError("torchvision is not installed")
 
