@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from acclimate.data.preprocessing import Preprocessing
     from acclimate.data.scoring import Scoring
     from acclimate.data.shift import Shift
-from acclimate.data.shifted import ShiftedSource
+    from acclimate.data.shifted import ShiftedSource
 
 # Names of corruptions are read by tables of results, which wait for no torch.
 _HOME = {

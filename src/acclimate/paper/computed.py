@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from acclimate.bench.job import UNADAPTED
-from acclimate.data.imagenet_d import mapping
+from acclimate.data.benchmarks.imagenet_d import mapping
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.registry import get_recipe
 from acclimate.metrics import ALEXNET_CORRUPTIONS, ALEXNET_DOMAINS, DOMAINS, rank_correlations

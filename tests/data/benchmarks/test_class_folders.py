@@ -6,7 +6,7 @@ import pytest
 
 from acclimate.data.benchmarks import open_dataset
 from acclimate.data.benchmarks.class_folders import list_folders, list_images
-from acclimate.data.benchmarks.imagenet_variants import subset_classes
+from acclimate.data.benchmarks.imagenet import subset_classes
 from acclimate.data.files import FolderSource
 from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from acclimate.data import ImageSource
-from acclimate.data.benchmarks import domainnet, find_dataset, missing_parts, open_dataset
-from acclimate.data.imagenet_d import imagenet_d_classes, left_out
+from acclimate.data.benchmarks import find_dataset, imagenet_d, missing_parts, open_dataset
+from acclimate.data.benchmarks.imagenet_d import imagenet_d_classes, left_out
 from acclimate.errors import AcclimateError, AcclimateWarning
 from benchmarks_trees import TINY, class_folders, write_image
 
@@ -63,7 +63,7 @@ def test_a_whole_domain_is_counted(tmp_path, monkeypatch):
     expected = "at least 69,128 images of all classes of DomainNet in .*, found 345;"
     with pytest.raises(AcclimateError, match=expected):
         open_tiny(tmp_path, "sketch")
-    monkeypatch.setitem(domainnet._AT_LEAST, "sketch", 345)
+    monkeypatch.setitem(imagenet_d._AT_LEAST, "sketch", 345)
     assert len(open_tiny(tmp_path, "sketch")) == 164
 
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from acclimate.data import ImageSource
-from acclimate.data.benchmarks import find_dataset, imagenet_c, missing_parts, open_dataset
+from acclimate.data.benchmarks import find_dataset, imagenet, missing_parts, open_dataset
 from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
 from benchmarks_trees import TINY, class_folders, write_image
@@ -33,7 +33,7 @@ def test_four_corruptions_are_held_out_and_fifteen_reported():
     assert sorted(record.dev) == ["gaussian_blur", "saturate", "spatter", "speckle_noise"]
     assert len(record.test) == 15
     assert {"gaussian_noise", "fog", "jpeg_compression"} <= set(record.test)
-    assert sorted(imagenet_c._GROUP_OF) == sorted(record.shifts)
+    assert sorted(imagenet._GROUP_OF) == sorted(record.shifts)
 
 
 @pytest.mark.parametrize("inside", ["defocus_blur/4", "blur/defocus_blur/4"])

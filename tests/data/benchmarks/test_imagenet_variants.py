@@ -10,7 +10,7 @@ import torch
 
 from acclimate.data import ImageSource
 from acclimate.data.benchmarks import missing_parts, open_dataset
-from acclimate.data.benchmarks.imagenet_variants import subset_classes
+from acclimate.data.benchmarks.imagenet import subset_classes
 from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
 from benchmarks_trees import TINY, class_folders, write_image

@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 # Imported for what they register.
-from acclimate.data.benchmarks import (
-    cifar,
-    digits,
-    domainnet,
-    imagenet,
-    imagenet_c,
-    imagenet_variants,
-    mnist_m,
-    stl10,
-    wilds,
-)
+from acclimate.data.benchmarks import cifar, digits, imagenet, imagenet_d, stl10, wilds  # noqa: F401
 from acclimate.data.benchmarks.mnist_m import build_mnist_m
 from acclimate.data.benchmarks.registry import (
     Dataset,
@@ -33,18 +23,9 @@ __all__ = [
     "build_mnist_m",
     "check_classes_fit",
     "check_dataset",
-    "cifar",
-    "digits",
-    "domainnet",
     "find_dataset",
-    "imagenet",
-    "imagenet_c",
-    "imagenet_variants",
     "list_datasets",
     "missing_parts",
-    "mnist_m",
     "open_dataset",
     "register_dataset",
-    "stl10",
-    "wilds",
 ]

@@ -21,7 +21,6 @@ __all__ = [
     "check_classes",
     "check_counts",
     "check_listed",
-    "list_class_folders",
     "list_folder",
     "list_folders",
     "list_images",
@@ -50,9 +49,10 @@ class ClassFolders:
     Attributes:
         base: the folder that holds the class folders.
         label_of: every class folder there has to be, and its label.
-        total: how many images there have to be; None where nobody said.
+        total: how many images there have to be; None where unknown.
         each: how many in each class, where all have as many.
         scoring: how a model's outputs stand for the labels.
+        named: whether the folders are called by names of classes, not by their indices.
     """
 
     base: Path
@@ -60,32 +60,24 @@ class ClassFolders:
     total: int | None
     each: int | None = None
     scoring: Scoring | None = None
+    named: bool = True
 
     def check(self, request: Request) -> dict[str, Listing]:
-        """The images by class folder, once all are seen to be there; none is opened."""
-        return list_class_folders(
-            request, self.base, self.label_of, total=self.total, each=self.each
-        )
+        """The images by class folder, once all of them are seen to be there; none is opened."""
+        check_classes(request, self.base, list_folders(self.base), self.label_of)
+        there = [name for name in self.label_of if (self.base / name).is_dir()]
+        found = {name: list_images(self.base / name) for name in there}
+        check_counts(request, self.base, found, total=self.total, each=self.each)
+        return found
 
     def open(self, request: Request) -> FolderSource:
         """The images, once all are seen to be there."""
-        found = self.check(request)
-        return read_listed(request, self.base, found, self.label_of, scoring=self.scoring)
-
-
-def list_class_folders(
-    request: Request,
-    base: Path,
-    label_of: Mapping[str, int],
-    *,
-    total: int | None,
-    each: int | None = None,
-) -> dict[str, Listing]:
-    """The images by class folder, once all of them are seen to be there; none is opened."""
-    check_classes(request, base, list_folders(base), label_of)
-    found = {name: list_images(base / name) for name in label_of if (base / name).is_dir()}
-    check_counts(request, base, found, total=total, each=each)
-    return found
+        source = read_listed(
+            request, self.base, self.check(request), self.label_of, scoring=self.scoring
+        )
+        if not self.named:
+            source.class_names = None
+        return source
 
 
 def read_listed(

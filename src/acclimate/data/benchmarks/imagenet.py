@@ -1,10 +1,18 @@
-"""The validation set of ImageNet (ILSVRC 2012), sorted into class folders or as it is published."""
+"""ImageNet's validation set, its corruptions, and other images of its classes.
+
+ImageNet-R has renditions, -A hard images, -V2 a second draw, -Sketch drawings.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks.class_folders import (
@@ -15,20 +23,50 @@ from acclimate.data.benchmarks.class_folders import (
     list_images,
     some,
 )
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.registry import (
+    SEVERITIES,
+    Dataset,
+    Request,
+    generated_images,
+    register_dataset,
+)
 from acclimate.data.files import FolderSource
-from acclimate.data.labels import imagenet_index
+from acclimate.data.labels import imagenet_classes, imagenet_index
+from acclimate.data.preprocessing import Preprocessing
+from acclimate.data.scoring import Scoring
+from acclimate.data.shift import DEV, STAND_INS, TEST
 from acclimate.errors import AcclimateError
 
-__all__ = ["IMAGENET"]
+__all__ = ["subset_classes"]
 
 _IMAGES, _EACH = 50_000, 50
 _SOLUTION = "LOC_val_solution.csv"
 _PLACES = ("val", "ILSVRC/Data/CLS-LOC/val", "")
 
+# The published archives; some people keep their names as folders.
+_GROUPS = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
+    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    "weather": ("snow", "frost", "fog", "brightness"),
+    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+    "extra": ("speckle_noise", "gaussian_blur", "spatter", "saturate"),
+}
+_GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
 
-def _open(request: Request) -> ImageSource:
-    found = _listed(request)
+_SUBSETS = {"imagenet-r": 30_000, "imagenet-a": 7_500}
+# Newer archives unpack to the first name, older ones to the others.
+_V2_FOLDERS = {
+    "matched-frequency": (
+        "imagenetv2-matched-frequency-format-val",
+        "imagenetv2-matched-frequency",
+    ),
+    "threshold-0.7": ("imagenetv2-threshold0.7-format-val", "imagenetv2-threshold0.7"),
+    "top-images": ("imagenetv2-top-images-format-val", "imagenetv2-topimages"),
+}
+
+
+def _open_imagenet(request: Request) -> ImageSource:
+    found = _find_imagenet(request)
     if isinstance(found, ClassFolders):
         return found.open(request)
     base, files, ids = found
@@ -44,13 +82,13 @@ def _open(request: Request) -> ImageSource:
     )
 
 
-def _check(request: Request) -> None:
-    found = _listed(request)
+def _check_imagenet(request: Request) -> None:
+    found = _find_imagenet(request)
     if isinstance(found, ClassFolders):
         found.check(request)
 
 
-def _listed(request: Request) -> ClassFolders | tuple[Path, Sequence[str], Sequence[str]]:
+def _find_imagenet(request: Request) -> ClassFolders | tuple[Path, Sequence[str], Sequence[str]]:
     """Class folders; or the folder that has all images, their files and their classes."""
     places = [request.root / place for place in _PLACES]
     base = next((p for p in places if p.is_dir() and (_is_sorted(p) or _is_flat(p))), None)
@@ -133,7 +171,143 @@ def _read_solution(path: Path) -> dict[str, str]:
     return pairs
 
 
-IMAGENET = register_dataset(
+def _part(root: Path, name: str, severity: int) -> Path | None:
+    places = (root / name, root / _GROUP_OF.get(name, name) / name)
+    return next((p / str(severity) for p in places if (p / str(severity)).is_dir()), None)
+
+
+def _imagenet_c(request: Request) -> ClassFolders:
+    """One corruption at one severity; of a set that ``acclimate corrupt`` wrote, what it wrote."""
+    assert request.shift is not None
+    assert request.severity is not None
+    base = _part(request.root, request.shift, request.severity)
+    if base is None:
+        archive = _GROUP_OF.get(request.shift, "acclimate corrupt")
+        request.refuse(
+            f"expected {request.shift}/{request.severity} (of {archive}.tar) in {request.root}, "
+            f"but it is not there. Missing in all: {_in_short(_missing_c(request.root))}"
+        )
+    classes, made = imagenet_index(), generated_images(request.root)
+    if made is None:
+        return ClassFolders(base=base, label_of=classes, total=_IMAGES, each=_EACH)
+    # The classes are those of the set: of whichever part has most of them.
+    parts = [part for part in base.parent.iterdir() if part.is_dir()]
+    there = {folder for part in parts for folder in list_folders(part)}
+    known = {folder: classes[folder] for folder in sorted(there) if folder in classes}
+    return ClassFolders(base=base, label_of=known, total=made)
+
+
+def _missing_c(root: Path) -> list[str]:
+    """The ``corruption/severity`` folders that are not below ``root``, hold-out ones first.
+
+    For whoever evaluates everything: to refuse at the start what would fail after a day.
+    """
+    return [
+        f"{name}/{severity}"
+        for name in (*DEV, *TEST)
+        for severity in SEVERITIES
+        if _part(root, name, severity) is None
+    ]
+
+
+def _in_short(parts: list[str]) -> str:
+    """Severities drawn together.
+
+    >>> _in_short(["fog/1", "fog/2", "snow/5"])
+    'fog (1, 2), snow (5)'
+    """
+    severities: dict[str, list[str]] = {}
+    for part in parts:
+        name, _, severity = part.rpartition("/")
+        severities.setdefault(name, []).append(severity)
+    return ", ".join(
+        name if len(found) == len(SEVERITIES) else f"{name} ({', '.join(found)})"
+        for name, found in severities.items()
+    )
+
+
+@cache
+def subset_classes(name: str) -> tuple[int, ...]:
+    """The 200 classes of ``imagenet-r`` or ``imagenet-a``, as indices among the 1,000.
+
+    >>> subset_classes("imagenet-r")[:3], subset_classes("imagenet-a")[:3]
+    ((1, 2, 4), (6, 11, 13))
+    """
+    file = resources.files(__package__).joinpath(f"{name}-classes.txt")
+    return tuple(int(line) for line in file.read_text(encoding="ascii").split())
+
+
+def _subset(request: Request) -> ClassFolders:
+    """Labels are those of ImageNet; only the 200 outputs are scored, as the benchmark has it."""
+    name = request.dataset.name
+    ids, keep = imagenet_classes().ids or (), subset_classes(name)
+    return ClassFolders(
+        base=_base(request, name),
+        label_of={ids[index]: index for index in keep},
+        total=_SUBSETS[name],
+        scoring=Scoring(keep=torch.tensor(keep)),
+    )
+
+
+def _sketch(request: Request) -> ClassFolders:
+    return ClassFolders(base=_base(request, "sketch"), label_of=imagenet_index(), total=50_889)
+
+
+def _base(request: Request, inside: str) -> Path:
+    """The folder of the archive, if it was kept, or the root itself."""
+    base = request.root / inside
+    return base if base.is_dir() else request.root
+
+
+def _v2(request: Request) -> ClassFolders:
+    """Folders are named by class index, and never sorted as text: 10 would come before 2."""
+    assert request.split is not None
+    base = _v2_folder(request.root, request.split)
+    if base is None:
+        request.refuse(f"expected {_V2_FOLDERS[request.split][0]} in {request.root}, not there")
+    labels = _numbered(base, len(imagenet_classes()))
+    return ClassFolders(base=base, label_of=labels, total=10_000, each=10, named=False)
+
+
+def _v2_folder(root: Path, split: str) -> Path | None:
+    names = _V2_FOLDERS[split]
+    places = [root / name for name in names] + ([root] if root.name in names else [])
+    return next((place for place in places if place.is_dir()), None)
+
+
+def _v2_missing(root: Path) -> list[str]:
+    return [names[0] for split, names in _V2_FOLDERS.items() if _v2_folder(root, split) is None]
+
+
+def _numbered(base: Path, count: int) -> dict[str, int]:
+    """A folder for each class index, as this copy spells it (``7``, or ``007`` in some copies)."""
+    spelled: dict[int, str] = {}
+    for name in list_folders(base):
+        if not (name.isascii() and name.isdigit()):
+            continue
+        number = int(name)
+        if number in spelled:
+            raise AcclimateError(
+                f"the folders {some([spelled[number], name])} in {base} are both class {number}; "
+                "merge them"
+            )
+        spelled[number] = name
+    return {spelled.get(number, str(number)): number for number in range(count)}
+
+
+def _register(folders: Callable[[Request], ClassFolders], **facts: Any) -> None:
+    """A data set of class folders, prepared in the usual way unless its facts say how."""
+    facts = {"preprocessing": IMAGENET_PREPROCESSING, **facts}
+    register_dataset(
+        Dataset(
+            open=lambda request: folders(request).open(request),
+            check=lambda request: folders(request).check(request),
+            **facts,
+        )
+    )
+
+
+register_dataset(
     Dataset(
         name="imagenet",
         title="ImageNet, the validation set of ILSVRC 2012",
@@ -151,7 +325,82 @@ IMAGENET = register_dataset(
             "LOC_val_solution.csv"
         ),
         preprocessing=IMAGENET_PREPROCESSING,
-        open=_open,
-        check=_check,
+        open=_open_imagenet,
+        check=_check_imagenet,
     )
+)
+_register(
+    _imagenet_c,
+    name="imagenet-c",
+    title="ImageNet-C, common corruptions of the validation set",
+    classes=1000,
+    images="50,000 for each of 19 corruptions at 5 severities",
+    size="about 65 GB",
+    get=(
+        "Get noise.tar, blur.tar, weather.tar and digital.tar (test), and extra.tar (the four "
+        "hold-out corruptions) from https://zenodo.org/records/2235448 and unpack them"
+    ),
+    layout=(
+        "gaussian_noise/1/n01440764/*.JPEG   19 corruptions × 5 severities × 1,000 classes\n"
+        "or the same below noise/, blur/, weather/, digital/ and extra/"
+    ),
+    shifts=(*DEV, *TEST),
+    shift_kind="corruption",
+    severities=True,
+    dev=DEV,
+    stand_ins=STAND_INS,
+    # Stored at 224 px, resized and cropped before they were corrupted.
+    preprocessing=Preprocessing(size=(224, 224)),
+    missing=_missing_c,
+)
+_register(
+    _subset,
+    name="imagenet-r",
+    title="ImageNet-R, art, cartoons, toys and other renditions",
+    classes=200,
+    images="30,000",
+    size="2.2 GB",
+    get="Get imagenet-r.tar from https://github.com/hendrycks/imagenet-r and unpack it",
+    layout="imagenet-r/n01443537/*.jpg   200 folders (or without imagenet-r/)",
+)
+_register(
+    _subset,
+    name="imagenet-a",
+    title="ImageNet-A, natural images on which a ResNet-50 fails",
+    classes=200,
+    images="7,500",
+    size="0.7 GB",
+    get=("Get imagenet-a.tar from https://github.com/hendrycks/natural-adv-examples and unpack it"),
+    layout="imagenet-a/n01498041/*.jpg   200 folders (or without imagenet-a/)",
+)
+_register(
+    _v2,
+    name="imagenetv2",
+    title="ImageNetV2, a second draw of the validation set",
+    classes=1000,
+    images="10,000 in each of 3 variants",
+    size="1.3 GB a variant",
+    get=(
+        "Get imagenetv2-matched-frequency.tar.gz, imagenetv2-threshold0.7.tar.gz or "
+        "imagenetv2-top-images.tar.gz from https://huggingface.co/datasets/vaishaal/ImageNetV2 "
+        "(linked from https://github.com/modestyachts/ImageNetV2) and unpack it"
+    ),
+    layout=(
+        "imagenetv2-matched-frequency-format-val/0/*.jpeg   1,000 folders 0 to 999 of 10\n"
+        "imagenetv2-threshold0.7-format-val/…, imagenetv2-top-images-format-val/…"
+    ),
+    splits=tuple(_V2_FOLDERS),
+    missing=_v2_missing,
+)
+_register(
+    _sketch,
+    name="imagenet-sketch",
+    title="ImageNet-Sketch, black and white sketches",
+    classes=1000,
+    images="50,889",
+    size="7.6 GB",
+    get=(
+        "Get ImageNet-Sketch.zip from https://github.com/HaohanWang/ImageNet-Sketch and unpack it"
+    ),
+    layout="sketch/n01440764/*.JPEG   1,000 folders (or without sketch/)",
 )

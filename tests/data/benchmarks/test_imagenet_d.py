@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from acclimate.data.imagenet_d import (
+from acclimate.data.benchmarks.imagenet_d import (
     family,
     imagenet_d_classes,
     imagenet_d_scoring,
@@ -23,7 +23,7 @@ from acclimate.errors import AcclimateError
 from acclimate.metrics import Tally
 from acclimate.models import imagenet_classes
 
-PAGE = (Path(__file__).parents[2] / "docs/imagenet-d.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/imagenet-d.md").read_text()
 IMAGENET = imagenet_classes()
 FIRST = [name.split(",")[0].strip() for name in IMAGENET.names]
 # tab:mapping: number of ImageNet classes -> number of ImageNet-D classes
