@@ -82,8 +82,8 @@ def run_demo(
             verdict = str(result.verdict)
     return DemoResult(
         title=(
-            f"{len(images):,} handwritten digits in fog ({SHIFT}, severity {SEVERITY}), "
-            f"a small network trained on {TRAINING_IMAGES} clear ones"
+            f"{len(images):,} digits in {SHIFT} (severity {SEVERITY}), "
+            f"for a network trained on {TRAINING_IMAGES} clear digits"
         ),
         error=error,
         meaning=MEANING,

@@ -131,7 +131,7 @@ def test_the_state_that_was_kept_is_named(tmp_path, capfd):
     words = ["--model", "acclimate:digits", "--images", images, "--recipe", "ent", "--keep", "best"]
     assert call(*words, "--set", "epochs=2") == 0
     out = capfd.readouterr().out
-    said = re.search(r"^kept: the state (after epoch (\d)|before learning)$", out, re.MULTILINE)
+    said = re.search(r"^kept: the (state after epoch (\d)|unadapted state)$", out, re.MULTILINE)
     assert said is not None
     _, summary = call_json(capfd, *words, "--set", "epochs=2")
     assert summary["kept_epoch"] == int(said[2] or 0)
@@ -263,3 +263,18 @@ def test_a_long_table_of_epochs_is_shortened():
         "30",
     ]
     assert len(_shortened(epochs[:EPOCHS_SHOWN])) == EPOCHS_SHOWN
+
+
+def test_a_recipe_of_your_own(tmp_path, capfd):
+    (tmp_path / "own_recipes.py").write_text(
+        "from acclimate import get_recipe\n"
+        "def gentle():\n"
+        "    return get_recipe('ent').with_options({'optimizer.lr': 1e-4, 'epochs': 1})\n"
+    )
+    words = ["--model", "acclimate:digits", "--images", write_npz(tmp_path / "blurred.npz")]
+    own = ["--recipe", "py:own_recipes:gentle", "--epochs", "2", "--out", tmp_path / "out"]
+    assert call(*words, *own) == 0
+    recipe = json.loads((tmp_path / "out/summary.json").read_text())["recipe"]
+    assert (recipe["optimizer"]["lr"], recipe["epochs"]) == (1e-4, 2)
+    assert call(*words, "--recipe", "py:own_recipes:gentl") == 2
+    assert "did you mean 'gentle'?" in capfd.readouterr().err

@@ -17,8 +17,8 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--model acclimate:digits", "expected both --model and --images, got no --images"),
-        ("--images blurred.npz", "got no --model"),
+        ("--model acclimate:digits", "expected both --model and --images; add --images PATH"),
+        ("--images blurred.npz", "add --model SPEC"),
         ("--model acclimate:digits --images nowhere", "no such folder or file: nowhere"),
         ("--model acclimate:digits --images empty", "found no files at all"),
         ("--model acclimate:digits --images nets.py", "expected a folder of images, a .npz"),

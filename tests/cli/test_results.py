@@ -58,7 +58,7 @@ def test_a_table_waits_for_no_torch(words):
 
 def test_forgetting_that_nobody_measured(capfd):
     assert results("--value", "forgetting") == 0
-    assert "acclimate bench --forgetting does" in capfd.readouterr().out
+    assert "measure it with acclimate bench --forgetting" in capfd.readouterr().out
 
 
 def test_why_jobs_failed(capfd):

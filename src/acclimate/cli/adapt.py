@@ -59,7 +59,7 @@ EPOCH_HEADER = (
     "error before update %",
     "error after epoch %",
     "agreement",
-    "classes in use",
+    "classes",
 )
 
 
@@ -93,7 +93,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Adapt, print a summary, and report with the exit status how it went.
 
-    Under torchrun the processes share the work, and the first one does the talking.
+    Under torchrun the processes share the work, and only the first one prints.
     """
     with launched_processes(args):
         return _run(args)
@@ -103,8 +103,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.model is None and args.images is None and args.dataset is None:
         return _embedded_default(args)
     if args.model is None or (args.images is None and args.dataset is None):
-        missing = "--model" if args.model is None else "--images"
-        raise AcclimateError(f"expected both --model and --images, got no {missing}")
+        missing = "--model SPEC" if args.model is None else "--images PATH"
+        raise AcclimateError(f"expected both --model and --images; add {missing}")
     return _adapt(args)
 
 
@@ -158,11 +158,11 @@ def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> 
         errors = f"{_percent(result.error_before)} % unadapted -> {_percent(result.error_after)} %"
         lines.append(f"error {errors} ({history.final.labelled:,} labelled images)")
     if history.kept_epoch is not None:
-        kept = f"after epoch {history.kept_epoch}" if history.kept_epoch else "before learning"
-        lines.append(f"kept: the state {kept}")
+        kept = f"the state after epoch {history.kept_epoch}"
+        lines.append(f"kept: {kept if history.kept_epoch else 'the unadapted state'}")
     if history.statistics_gap is not None and history.statistics_shift:
-        gap = f"{history.statistics_gap:.1%}"
-        lines.append(f"stored statistics answer {gap} of the images differently from batches")
+        gap = f"{history.statistics_gap:.1%} of the images"
+        lines.append(f"stored and batch statistics predict different classes for {gap}")
     lines += map(str, history.events[:EVENTS_SHOWN])
     if len(history.events) > EVENTS_SHOWN:
         lines.append(f"and {len(history.events) - EVENTS_SHOWN} more of these")
@@ -207,7 +207,7 @@ def _embedded_default(args: argparse.Namespace) -> int:
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise AcclimateError(
-            f"{option} needs --model and --images; alone, acclimate adapt runs the embedded default"
+            f"{option} needs --model and --images; alone, acclimate adapt runs a small example"
         )
     from acclimate.demo import run_demo
 
@@ -216,11 +216,11 @@ def _embedded_default(args: argparse.Namespace) -> int:
         print(json.dumps(demo.to_dict()))
         return 0
     print(demo.title, end="\n\n")
-    scale = 40 / max(*demo.error.values(), 1)
+    scale = 24 / max(*demo.error.values(), 1)
     rows = [
-        [name, f"{error:5.1f}", demo.meaning[name], "#" * round(error * scale)]
+        [name, f"{error:5.1f}  {'#' * round(error * scale)}", demo.meaning[name]]
         for name, error in demo.error.items()
     ]
-    print(Table(rows, header=["recipe", "error %", "what it does", ""]).text())
+    print(Table(rows, header=["recipe", "error %", "what it does"]).text())
     print(f"\nguard: {demo.verdict}\n{demo.seconds:.1f} s. Your own images: acclimate adapt --help")
     return 0

@@ -56,9 +56,8 @@ def add_parser(commands: Any) -> None:
     )
     plan = "a YAML file with the names of these options; options given here win over it"
     groups.data.add_argument("--plan", metavar="FILE", help=plan)
-    add_plan(groups)
+    add_plan(groups, metavar="N[,...]", help="short for --set epochs=N[,...]")
     add = groups.method.add_argument
-    add("--epochs", metavar="N[,...]", help="short for --set epochs=N[,...]")
     add_choice(groups.method, "options for each model and recipe, from acclimate tune --out")
     order = (
         "order of the images: stationary (default), online, correlated[:0.1], single; "

@@ -40,6 +40,7 @@ def add_parser(commands: Any) -> None:
         summary="turn clean images into an ImageNet-C or CIFAR-10-C of your own",
         description=_DESCRIPTION,
         usage="SRC OUT --preset {imagenet,cifar} [options]",
+        data="images",
         resumes_from="out",
     )
     add = groups.data.add_argument

@@ -24,7 +24,7 @@ __all__ = [
 
 
 def check_path(images: str, option: str = "--images") -> None:
-    """Refuse a path where nothing is, before anything slow happens."""
+    """Refuse a missing path before anything slow happens."""
     if not Path(images).expanduser().exists() and "{" not in images and "*" not in images:
         raise AcclimateError(f"no such folder or file: {images}; check {option}")
 
@@ -51,7 +51,7 @@ def check_source(args: argparse.Namespace) -> None:
 
 
 def images_to_adapt(args: argparse.Namespace, loaded: LoadedModel) -> tuple[Any, str | None]:
-    """What to adapt to, and the shift to see it through, if it does not bring its own."""
+    """What to adapt to, and the shift to apply, where it does not have its own."""
     if args.dataset is None:
         want_record(args.images, loaded)
         return args.images, args.shift
@@ -79,17 +79,17 @@ def _own_shift(shift: str | None) -> tuple[str | None, int | None]:
     own = Shift.parse(shift)
     if own.preset or own.seed:
         raise AcclimateError(
-            f"this data set brings its own shifts, got {shift!r}; leave out the preset and the draw"
+            f"this data set has its own shifts, got {shift!r}; leave out the preset and the draw"
         )
     return own.name, own.severity
 
 
 def want_record(images: str, loaded: LoadedModel) -> None:
-    """Refuse a folder for a model that nobody knows how to feed."""
+    """Refuse a folder for a model without known preprocessing."""
     if loaded.preprocessing is None and Path(images).is_dir():
         raise AcclimateError(
-            f"{loaded.name} has no record of how it wants its images; say so with --size 224 "
-            "--resize 256 --mean ... --std ..., or let the py: function return a LoadedModel"
+            f"{loaded.name} has no record of its preprocessing; add --size 224 --resize 256 "
+            "--mean ... --std ..., or let the py: function return a LoadedModel"
         )
 
 

@@ -34,6 +34,7 @@ def add_parser(commands: Any) -> None:
         summary="list recipes, models, data sets or corruptions",
         description=_DESCRIPTION,
         usage=f"{{{','.join(_KINDS)}}} [PATTERN] [--json]",
+        data="arguments",
     )
     add = groups.data.add_argument
     add("what", choices=_KINDS, nargs="?", metavar="WHAT", help=", ".join(_KINDS))
@@ -81,6 +82,6 @@ def run(args: argparse.Namespace) -> int:
 def _elsewhere(pattern: str) -> str:
     prefixes = ", ".join(f"'{prefix}:{pattern}'" for prefix in ("paper", "timm", "torchvision"))
     return (
-        f"\nThese are the package's own. More by prefix: {prefixes}; by any: '*:{pattern}'.\n"
+        f"\nThese are the package's own. Others: {prefixes}; all: '*:{pattern}'.\n"
         "hf:NAME_OR_DIR and py:package.module:function can be loaded, not listed."
     )

@@ -52,12 +52,14 @@ def add_command(
     summary: str,
     description: str,
     usage: str = "[options]",
+    data: str = "model and data",
     resumes_from: str | None = None,
     **defaults: Any,
 ) -> Groups:
     """A command with empty groups of options; the description ends with examples.
 
-    ``resumes_from`` names the option under which a stopped command finds what it has done.
+    ``data`` is the title of the first group, and ``resumes_from`` names the option under which a
+    stopped command finds what it has done.
     """
     about, _, examples = description.partition("\nexamples:\n")
     parser = commands.add_parser(
@@ -70,11 +72,10 @@ def add_command(
         add_help=False,
     )
     parser.set_defaults(command=run, resumes_from=resumes_from, **defaults)
-    titles = {"data": "model and data", "method": "method", "output": "output"}
-    groups = {key: parser.add_argument_group(title) for key, title in titles.items()}
-    running = parser.add_argument_group("running")
-    running.add_argument("-h", "--help", action="help", help="show this help and exit")
-    return Groups(**groups, running=running)
+    titles = {"data": data, "method": "method", "output": "output", "running": "running"}
+    groups = Groups(**{key: parser.add_argument_group(title) for key, title in titles.items()})
+    groups.running.add_argument("-h", "--help", action="help", help="show this help and exit")
+    return groups
 
 
 def add_model(groups: Groups) -> None:
@@ -112,7 +113,7 @@ def add_images(groups: Groups, *, many: bool) -> None:
 def add_recipe(groups: Groups, *, default: str) -> None:
     """--recipe and what changes it."""
     add = groups.method.add_argument
-    named = f"see acclimate list recipes, or py:module:function for your own (default: {default})"
+    named = f"see acclimate list recipes; your own: py:module:function (default: {default})"
     add("--recipe", metavar="NAME", help=named)
     change = "change an option of the recipe; repeatable (see acclimate show recipe NAME)"
     add("--set", metavar="PART.OPTION=VALUE", action="append", help=change)
@@ -120,27 +121,28 @@ def add_recipe(groups: Groups, *, default: str) -> None:
     add("--epochs", metavar="N", help="passes over the images, short for --set epochs=N")
 
 
-def add_plan(groups: Groups) -> None:
-    """What a sweep runs, with the names that a plan's file has."""
+def add_plan(groups: Groups, **epochs: Any) -> None:
+    """What a sweep runs, with the names that a plan's file has; bench and tune differ in epochs."""
     add = groups.data.add_argument
     add("--models", "--model", nargs="+", metavar="SPEC", help="as in acclimate evaluate --model")
-    add("--weights", metavar="[MODEL=]FILE", action="append", default=[], help="of a model")
+    add("--weights", metavar="[MODEL=]FILE", action="append", default=[], help="weights of a model")
     add("--datasets", "--dataset", nargs="+", metavar="NAME", help="see acclimate list datasets")
     where = "folder of the data sets, or of one; repeatable; nothing is downloaded"
     add("--root", metavar="[NAME=]DIR", action="append", default=[], help=where)
-    add("--split", metavar="NAME", help="of the data sets (default: the first of each)")
-    shifts = "fog:3, dev, test, all; cifar/fog, imagenet/test are made on the fly; clean"
+    add("--split", metavar="NAME", help="which part of them (default: the first of each)")
+    shifts = "clean; fog:3, dev, test, all; made on the fly: cifar/fog, imagenet/test"
     add("--shifts", "--shift", nargs="+", metavar="SHIFT", help=shifts)
     few = "use only the first N of each shift"
     add("--images-per-shift", "--images", type=int, metavar="N", dest="images", help=few)
     add("--incomplete", action="store_true", help=_INCOMPLETE)
     add = groups.method.add_argument
-    named = "see acclimate list recipes; none: unadapted; py:module:function for your own"
+    named = "see acclimate list recipes; none: unadapted; your own: py:module:function"
     add("--recipes", "--recipe", nargs="+", metavar="NAME", help=named)
     grid = "change recipes; several values make a grid; ent:epochs=2 for one recipe; repeatable"
     add("--set", "--grid", metavar="OPTION=VALUE[,...]", action="append", default=[], help=grid)
     add("--lr", metavar="X[,...]", help="learning rates, short for --set optimizer.lr=X[,...]")
-    add("--seeds", "--seed", nargs="+", type=int, metavar="N", help="of the adaptation")
+    add("--epochs", **epochs)
+    add("--seeds", "--seed", nargs="+", type=int, metavar="N", help="default: 0")
 
 
 def assignments(args: argparse.Namespace) -> list[str]:

@@ -28,7 +28,7 @@ _NO_VALUE = {"setting": "stationary", "images": "all", "corruption": "clean"}
 
 
 def dimension_word(name: str, value: Any) -> str:
-    """What a result is of, as a row or the head of a column says it.
+    """A value of a dimension, as in a row or the head of a column.
 
     >>> dimension_word("setting", None), dimension_word("options", '{"optimizer.lr": 0.001}')
     ('stationary', 'optimizer.lr=0.001')
@@ -39,7 +39,7 @@ def dimension_word(name: str, value: Any) -> str:
 
 
 def write_file(path: Path, content: bytes) -> Path:
-    """Write a file, whole or not at all, and the folders above it; hands the path back."""
+    """Write a file, whole or not at all, and the folders above it; returns the path."""
 
     def write(target: Path) -> None:
         target.write_bytes(content)
@@ -67,7 +67,7 @@ def write_figure(folder: Path, name: str, svg: str, *, as_png: bool) -> list[Pat
 
 
 def say_written(written: Sequence[Path], *, no_png: str | None) -> None:
-    """Name the files, the first of which is a page, and say why there are no PNG files."""
+    """Print the files, the first of which is a page, and why there are no PNG files."""
     for path in written:
         print(f"{path}  {path.stat().st_size / 1000:,.0f} kB")
     if no_png is not None:
@@ -76,15 +76,15 @@ def say_written(written: Sequence[Path], *, no_png: str | None) -> None:
 
 
 def _in_place(path: Path) -> bool:
-    """Whether nothing can take the place of what is there: /dev/stdout, a file in a shut folder."""
+    """Whether a file cannot be replaced, only written to: /dev/stdout, in a read-only folder."""
     device = path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))
-    shut = path.is_file() and not os.access(path.resolve().parent, os.W_OK)
-    return device or shut or (path.exists() and not path.is_file())
+    read_only = path.is_file() and not os.access(path.resolve().parent, os.W_OK)
+    return device or read_only or (path.exists() and not path.is_file())
 
 
 @contextmanager
 def show_warnings_plainly() -> Iterator[None]:
-    """Print our warnings, each once, without file and line; leave others' as they are."""
+    """Print our warnings, each once, without file and line; other libraries' as usual."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", AcclimateWarning)
         others = warnings.showwarning

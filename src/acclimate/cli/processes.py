@@ -15,7 +15,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 __all__ = ["launched_processes", "refuse_launched"]
 
 PATIENCE = timedelta(minutes=10)
-"""A process that has not answered for so long never will: the others give up."""
+"""How long the others wait for a process that is not heard from."""
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -24,8 +24,8 @@ LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 def launched_processes(args: argparse.Namespace) -> Iterator[None]:
     """Join the group torchrun's environment variables describe; without them, do nothing.
 
-    Each process gets the CUDA device of its number on the machine, unless ``--device`` says
-    otherwise; all but the first are silent but for errors.
+    Each process gets the CUDA device of its rank on the machine, unless ``--device`` names one;
+    all but the first print only errors.
     """
     if not _launched():
         yield

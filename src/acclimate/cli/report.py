@@ -39,6 +39,7 @@ def add_parser(commands: Any) -> None:
         summary="turn a store of results into a page, plots and tables",
         description=_DESCRIPTION,
         usage="STORE [options]",
+        data="results",
     )
     groups.data.add_argument("store", metavar="STORE", help="the file that acclimate bench wrote")
     add_where(groups)

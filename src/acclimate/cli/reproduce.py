@@ -28,7 +28,8 @@ here, and print what was measured beside what the paper prints. Where data or
 weights are missing, it prints which, and how to get them.
 
 With cifar10 (or imagenet) and no cifar10-c (imagenet-c), the corruptions are
-made on the fly. Exit status: 0; 1 when jobs failed; 2 for a mistake in the call.
+made on the fly. Exit status: 0; 1 when jobs failed; 2 for a mistake in the
+call.
 
 examples:
   acclimate reproduce --list --root cifar10=data/cifar10

@@ -52,6 +52,7 @@ def add_parser(commands: Any) -> None:
         summary="print tables of a store of results, or export them",
         description=_DESCRIPTION,
         usage="STORE [options]",
+        data="results",
     )
     add = groups.data.add_argument
     add("store", metavar="STORE", help="the file that acclimate bench wrote")
@@ -79,18 +80,17 @@ def run(args: argparse.Namespace) -> int:
         results = store.results(where)
         _refuse_none(len(results), args)
         export_all(results, args.export)
-        said = {"exported": len(results), "files": args.export, **_merged(merged)}
-        count = "1 result" if len(results) == 1 else f"{len(results):,} results"
-        text = f"{count} written to {' and '.join(args.export)}"
-        print(json.dumps(said) if args.json else text)
+        record = {"exported": len(results), "files": args.export, **_merged(merged)}
+        text = f"{counted(len(results), 'result')} written to {' and '.join(args.export)}"
+        print(json.dumps(record) if args.json else text)
         return 0
     shown = _table(store, args)
     if args.json:
         print(json.dumps({**shown.to_dict(), **_merged(merged)}))
         return 0
     if merged is not None:
-        counts = f"{merged.new:,} new, {merged.replaced:,} in the place of failed ones"
-        print(f"merged {args.merge}: {counts}, {merged.kept:,} there already\n")
+        counts = f"{merged.new:,} new, {merged.replaced:,} replace failed ones"
+        print(f"merged {args.merge}: {counts}, {merged.kept:,} already there\n")
     print("\n".join([_text(shown), *(_reasons(store, where) if shown.failed else [])]))
     return 0
 
@@ -108,7 +108,9 @@ def _reasons(store: Store, where: Sequence[Condition]) -> list[str]:
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     lines = [f"  {count:,}: {reason}" for reason, count in most[:_REASONS]]
     if len(most) > _REASONS:
-        lines.append(f"  and {counted(len(most) - _REASONS, 'more reason')}; --export has all")
+        lines.append(
+            f"  and {counted(len(most) - _REASONS, 'more reason')}; all: --export FILE.json"
+        )
     return lines
 
 
@@ -190,15 +192,15 @@ def _notes(shown: ResultTable) -> list[str]:
         notes.append("± is the standard deviation over seeds")
     begun = [cell for cell in shown.cells.values() if cell.parts]
     if any(cell.parts < cell.expected_parts for cell in begun):
-        notes.append("(12 of 15): a mean over that many of the shifts it is meant to be over")
+        notes.append("(12 of 15): a mean over only so many of its shifts")
     if any(cell.seeds < cell.all_seeds for cell in begun):
-        notes.append("(2 of 3 seeds): a mean over those that ran on the most, and on the same")
+        notes.append("(2 of 3 seeds): a mean over the seeds that ran on the most shifts")
     if shown.value == "mce" and any(_whole_without_number(c) for c in shown.cells.values()):
-        notes.append("the mCE is relative to AlexNet on ImageNet-C; other data have an error alone")
+        notes.append("the mCE is relative to AlexNet on ImageNet-C; other data have none")
     if shown.value == "forgetting" and all(c.value is None for c in shown.cells.values()):
-        notes.append("no run here measured it; acclimate bench --forgetting does")
+        notes.append("not measured in these runs; measure it with acclimate bench --forgetting")
     if shown.failed:
-        notes.append(f"failed jobs: {shown.failed:,}; the same sweep runs them again")
+        notes.append(f"failed jobs: {shown.failed:,}; the same command runs them again")
     return ["", *notes] if notes else []
 
 

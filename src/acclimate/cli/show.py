@@ -1,4 +1,4 @@
-"""``acclimate show model NAME``: what would learn in it, with which numbers, and its weights."""
+"""``acclimate show``: what is known of a model or a recipe. Nothing is downloaded for that."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, cast
 
 from acclimate.cli.options import add_command, add_json
 from acclimate.errors import AcclimateError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from acclimate.models import LoadedModel
     from acclimate.models.checkpoints import Checkpoint
     from acclimate.models.paper import PaperModel
-    from acclimate.models.sources import Origin
     from acclimate.parts.selectors import Selector
     from acclimate.recipe import Recipe
 
@@ -50,6 +50,7 @@ def add_parser(commands: Any) -> None:
         summary="describe a model or a recipe",
         description=_DESCRIPTION,
         usage="{model,recipe} NAME [options]",
+        data="arguments",
     )
     add = groups.data.add_argument
     add("what", choices=["model", "recipe"], metavar="WHAT", help="model or recipe")
@@ -62,61 +63,7 @@ def add_parser(commands: Any) -> None:
     add_json(groups)
 
 
-Rows: TypeAlias = Mapping[str, str | None]
-
-
-def rows_text(rows: Rows) -> str:
-    """Indented lines, without those that nothing is known for.
-
-    >>> print(rows_text({"library": "timm", "licence": None}))
-      library  timm
-    """
-    return Table([[f"  {key}", value] for key, value in rows.items() if value]).text()
-
-
-def paper_rows(record: PaperModel) -> Rows:
-    """Of a model of the paper."""
-    error = "not published"
-    if record.clean_error is not None:
-        error = f"{record.clean_error:g} % of ImageNet validation ({record.clean_error_from})"
-    by = "a file you give" if record.weights == "file" else f"{record.weights} fetches them"
-    hashes = " or ".join(record.sha256)
-    return {
-        "model": record.title,
-        "architecture": record.architecture,
-        "weights": f"{by}; {record.page}",
-        "files": ", ".join(record.files),
-        "layout": record.layout,
-        "licence": record.licence,
-        "checksum": f"sha256 begins with {hashes}" if hashes else "not published",
-        "clean error": error,
-        "note": record.note,
-    }
-
-
-def checkpoint_rows(record: Checkpoint) -> Rows:
-    """Of a network that comes with this package."""
-    return {
-        "architecture": f"acclimate:{record.architecture}",
-        "trained on": record.trained_on,
-        "error": f"{record.error:g} % of {record.images:,} images of {record.error_on}",
-        "command": record.command,
-        "file": f"{record.name}.safetensors, {record.size:,} bytes, half precision",
-        "checksum": f"sha256 {record.sha256}",
-    }
-
-
-def origin_rows(origin: Origin) -> Rows:
-    """Of weights that a library fetches."""
-    return {
-        "library": origin.library,
-        "hub": origin.hub,
-        "place": origin.place,
-        "licence": origin.licence,
-    }
-
-
-# tbl:table-9 of the paper counts a ResNet50's parameters otherwise than they are.
+# tbl:table-9 of the paper prints other numbers of parameters than a ResNet-50 has.
 _RESNET50 = {"affine": 53_120, "all": 25_557_032}
 _TABLE_9 = (
     "tbl:table-9 of the paper prints 5.3k affine parameters and 22.6M in all for a ResNet50; it "
@@ -125,10 +72,8 @@ _TABLE_9 = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is known of a model or a recipe; nothing is downloaded for that."""
-    if args.what == "recipe":
-        return show_recipe(args)
-    return _show_model(args)
+    """Print what is known of a model or a recipe."""
+    return _show_recipe(args) if args.what == "recipe" else _show_model(args)
 
 
 def _show_model(args: argparse.Namespace) -> int:
@@ -148,26 +93,28 @@ def _show_model(args: argparse.Namespace) -> int:
     record = _record(args.name, own_weights=args.weights is not None)
     fetched = origin(args.name) if args.weights is None else None
     description = loaded.describe()
-    facts = _facts(loaded)
-    facts["origin"] = None if fetched is None else asdict(fetched)
-    facts["record"] = None if record is None else asdict(record)
+    facts = {
+        **_facts(loaded),
+        "origin": None if fetched is None else asdict(fetched),
+        "record": None if record is None else asdict(record),
+    }
     if args.json:
         print(json.dumps(facts, ensure_ascii=False))
         return 0
     print(description)
-    print(f"\nParameters that would learn, by selector\n{_selectors(facts['selectors'])}")
+    print(f"\nParameters that would be trained, by selector\n{_selectors(facts['selectors'])}")
     print(f"\nPresets of the paper\n{_presets(facts['presets'])}")
     if fetched is not None:
-        print(f"\nWhere the weights come from\n{rows_text(origin_rows(fetched))}")
+        print(f"\nWhere the weights come from\n{_lines(asdict(fetched))}")
     if record is not None:
-        print(f"\nRecord\n{rows_text(_rows(record))}")
+        print(f"\nRecord\n{_lines(_record_words(record))}")
     for note in facts["notes"]:
-        print(f"\nNote: {note}.")
+        print("\n" + fill(f"Note: {note}.", width=79))
     return 0
 
 
 def _record(name: str, *, own_weights: bool) -> PaperModel | Checkpoint | None:
-    """What is written down of the weights; a user's own are not those of a shipped network."""
+    """The stored record of the weights; a user's own have none."""
     from acclimate.models.checkpoints import checkpoints
     from acclimate.models.paper import find_record
 
@@ -176,21 +123,56 @@ def _record(name: str, *, own_weights: bool) -> PaperModel | Checkpoint | None:
     return None if own_weights else checkpoints().get(name.removeprefix("acclimate:"))
 
 
-def _rows(record: PaperModel | Checkpoint) -> Rows:
+def _record_words(record: PaperModel | Checkpoint) -> Mapping[str, str | None]:
     from acclimate.models.paper import PaperModel
 
-    if isinstance(record, PaperModel):
-        return paper_rows(record)
-    return checkpoint_rows(record)
+    if not isinstance(record, PaperModel):
+        return {
+            "architecture": f"acclimate:{record.architecture}",
+            "trained on": record.trained_on,
+            "error": f"{record.error:g} % of {record.images:,} images of {record.error_on}",
+            "command": record.command,
+            "file": f"{record.name}.safetensors, {record.size:,} bytes, half precision",
+            "checksum": f"sha256 {record.sha256}",
+        }
+    error = "not published"
+    if record.clean_error is not None:
+        error = f"{record.clean_error:g} % of ImageNet validation ({record.clean_error_from})"
+    file = record.weights == "file"
+    hashes = " or ".join(record.sha256)
+    return {
+        "model": record.title,
+        "architecture": record.architecture,
+        "weights": f"{'--weights FILE' if file else f'from {record.weights}'}; {record.page}",
+        "files": ", ".join(record.files),
+        "layout": record.layout,
+        "licence": record.licence,
+        "checksum": f"sha256 begins with {hashes}" if hashes else "not published",
+        "clean error": error,
+        "note": record.note,
+    }
+
+
+def _lines(words: Mapping[str, str | None]) -> str:
+    """Indented lines, without those that nothing is known for.
+
+    >>> print(_lines({"library": "timm", "licence": None}))
+      library  timm
+    """
+    return Table([[f"  {key}", value] for key, value in words.items() if value]).text()
 
 
 def _facts(loaded: LoadedModel) -> dict[str, Any]:
     from acclimate.models import norm_layers
+    from acclimate.presets import PRESETS, find_preset
 
     model = loaded.model
     norms = norm_layers(model)
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    recipes = dict.fromkeys(preset.recipe for preset in PRESETS)
+    presets = [find_preset(recipe, model_name=loaded.name) for recipe in recipes]
     selectors = _counts(model)  # last of all: it puts adapters into the model
+    of_resnet50 = {name: selectors[name]["parameters"] for name in _RESNET50} == _RESNET50
     return {
         "name": loaded.name,
         "architecture": type(model).__name__,
@@ -200,13 +182,17 @@ def _facts(loaded: LoadedModel) -> dict[str, Any]:
         "classes": list(loaded.classes.names) if loaded.classes else None,
         "weights": loaded.source,
         "selectors": selectors,
-        "presets": _found_presets(loaded.name),
-        "notes": _notes(selectors),
+        "presets": [
+            {key: value for key, value in asdict(preset).items() if key != "models"}
+            for preset in presets
+            if preset is not None
+        ],
+        "notes": [_TABLE_9] if of_resnet50 else [],
     }
 
 
 def _counts(model: nn.Module) -> dict[str, Any]:
-    """Parameters by selector: {"parameters": n, "added": those that are new}, or why not any."""
+    """Parameters by selector: {"parameters": n, "added": new ones among them}, or why none."""
     import torch
 
     from acclimate.methods import PARTS
@@ -221,29 +207,12 @@ def _counts(model: nn.Module) -> dict[str, Any]:
             selector.check(model)
             selector.extend(model, torch.Generator())
             sizes = {key: value.numel() for key, value in model.named_parameters()}
-            learning = sum(sizes[key] for key in selector.names(model))
+            trained = sum(sizes[key] for key in selector.names(model))
         except AcclimateError as error:
             counts[name] = {"parameters": 0, "added": 0, "why": str(error)}
         else:
-            counts[name] = {"parameters": learning, "added": sum(sizes.values()) - before}
+            counts[name] = {"parameters": trained, "added": sum(sizes.values()) - before}
     return counts
-
-
-def _found_presets(name: str) -> list[dict[str, Any]]:
-    from acclimate.presets import PRESETS, find_preset
-
-    recipes = dict.fromkeys(preset.recipe for preset in PRESETS)
-    found = [find_preset(recipe, model_name=name) for recipe in recipes]
-    return [
-        {key: value for key, value in asdict(preset).items() if key != "models"}
-        for preset in found
-        if preset is not None
-    ]
-
-
-def _notes(selectors: dict[str, Any]) -> list[str]:
-    counted = {name: selectors[name]["parameters"] for name in _RESNET50}
-    return [_TABLE_9] if counted == _RESNET50 else []
 
 
 def _selectors(counts: dict[str, Any]) -> str:
@@ -271,8 +240,9 @@ def _presets(presets: list[dict[str, Any]]) -> str:
     return Table(rows).text()
 
 
-def show_recipe(args: argparse.Namespace) -> int:
-    """Print what a recipe is made of, and what else could stand in each place."""
+def _show_recipe(args: argparse.Namespace) -> int:
+    """Print the parts and options of a recipe, and the alternatives to each part."""
+    from acclimate.methods import PARTS
     from acclimate.methods.registry import get_recipe
 
     for option in ("weights", "num_classes"):
@@ -282,28 +252,41 @@ def show_recipe(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(recipe.to_dict(), ensure_ascii=False))
         return 0
-    print(f"{recipe.name}: {recipe.summary}\n")
-    print(Table(list(_recipe_rows(recipe)), header=["option", "value", "instead"]).text())
-    how = f"acclimate adapt ... --recipe {recipe.name} --set epochs=3"
-    print(f"\n--set OPTION=VALUE changes one: {how}")
+    rows = dict(_options(recipe))
+    print(fill(f"{recipe.name}: {recipe.summary}", width=79), end="\n\n")
+    print(Table(list(rows.items()), header=["option", "value"]).text())
+    print("\nAlternatives")
+    for slot in _slots(recipe):
+        others = [name for name in PARTS[slot].names() if name != rows[slot]]
+        line = f"  {slot:<15}{' '.join(others)}"
+        print(fill(line, width=79, subsequent_indent=" " * 17, break_on_hyphens=False))
+    print(
+        "\n--set OPTION=VALUE changes one: "
+        f"acclimate adapt ... --recipe {recipe.name} --set epochs=3"
+    )
     return 0
 
 
-def _recipe_rows(recipe: Recipe) -> Iterator[list[str]]:
+def _slots(recipe: Recipe) -> list[str]:
+    """The parts worth showing: without an objective most are empty."""
     from acclimate.methods import PARTS
 
-    used = {"objective", *recipe.parts()}  # without an objective most places are empty
+    used = {"objective", *recipe.parts()}
+    return [name for name in PARTS if name in used]
+
+
+def _options(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    from acclimate.methods import PARTS
+
+    slots = _slots(recipe)
     for name, value in recipe.to_dict().items():
-        if name not in PARTS:
-            if name not in ("name", "summary"):
-                yield [name, _word(name, value), ""]
-        elif name in used:
+        if name in slots:
             options = {"kind": None} if value is None else dict(value)
-            kind = options.pop("kind")
-            others = [each for each in PARTS[name].names() if each != kind]
-            yield [name, _word(name, kind), " ".join(others)]
+            yield name, _word(name, options.pop("kind"))
             for option, each in options.items():
-                yield [f"{name}.{option}", _word(f"{name}.{option}", each), ""]
+                yield f"{name}.{option}", _word(f"{name}.{option}", each)
+        elif name not in (*PARTS, "name", "summary"):
+            yield name, _word(name, value)
 
 
 def _word(name: str, value: Any) -> str:

@@ -92,12 +92,11 @@ def add_parser(commands: Any) -> None:
         plan=None,
         forgetting=None,
     )
-    add_plan(groups)
+    most = f"the most to choose from; includes all smaller numbers (default: {_EPOCHS})"
+    add_plan(groups, type=int, metavar="N", help=most)
     severities = "only these (default: all)"
     groups.data.add_argument("--severities", nargs="+", metavar="N[,...]", help=severities)
     add = groups.method.add_argument
-    most = f"the most to choose from; includes all smaller numbers (default: {_EPOCHS})"
-    add("--epochs", type=int, metavar="N", help=most)
     search = "the paper's smaller search: 3 hold-out corruptions at severities 1, 3, 5, one epoch"
     add("--preset", choices=list(_PRESETS), help=search)
     oracle = "oracle chooses on test data too, and marks the choice (default: dev)"
