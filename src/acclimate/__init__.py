@@ -3,6 +3,9 @@
 >>> import acclimate
 >>> acclimate.get_recipe("rpl").objective
 GeneralizedCrossEntropy(q=0.8)
+
+Its packages need no further imports: ``acclimate.models.load``, ``acclimate.data.corrupt``,
+``acclimate.parts.Objective``.
 """
 
 from __future__ import annotations
@@ -13,9 +16,19 @@ from acclimate._lazy import imported_when_used
 from acclimate._version import __version__
 
 if TYPE_CHECKING:
+    from acclimate import bench as bench
+    from acclimate import data as data
+    from acclimate import methods as methods
+    from acclimate import metrics as metrics
+    from acclimate import models as models
+    from acclimate import parallel as parallel
+    from acclimate import parts as parts
+    from acclimate import pretraining as pretraining
+    from acclimate import theory as theory
     from acclimate.adaptation.adapt import adapt as adapt
     from acclimate.data.preprocessing import Preprocessing as Preprocessing
     from acclimate.errors import AcclimateError as AcclimateError
+    from acclimate.errors import AcclimateWarning as AcclimateWarning
     from acclimate.guard.guard import Guard as Guard
     from acclimate.methods import Recipe as Recipe
     from acclimate.methods import get_recipe as get_recipe
@@ -26,6 +39,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AcclimateError": "errors",
+    "AcclimateWarning": "errors",
     "AdaptationResult": "result",
     "Guard": "guard",
     "Preprocessing": "data.preprocessing",
@@ -37,7 +51,18 @@ _HOME = {
     "register_recipe": "methods",
 }
 
-__all__ = ["__version__", *_HOME]
+_PACKAGES = (
+    "bench",
+    "data",
+    "methods",
+    "metrics",
+    "models",
+    "parallel",
+    "parts",
+    "pretraining",
+    "theory",
+)
 
+__all__ = ["__version__", *_HOME, *_PACKAGES]
 
-__getattr__, __dir__ = imported_when_used(__name__, _HOME)
+__getattr__, __dir__ = imported_when_used(__name__, _HOME, modules=_PACKAGES)

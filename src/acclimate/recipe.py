@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.models.layers import batch_norm_layers
 from acclimate.parts.base import PARTS, Part, part_class, part_kind
 from acclimate.parts.filters import Everything, Filter
 from acclimate.parts.normalization import BatchStatistics, Normalization
@@ -17,7 +18,6 @@ from acclimate.parts.optimizers import SGD, Optimizer
 from acclimate.parts.predictors import Predictor, Student
 from acclimate.parts.regularizers import NoRegularizer, Regularizer
 from acclimate.parts.selectors import NormAffine, Selector
-from acclimate.parts.statistics import batch_norm_layers
 from acclimate.parts.teachers import Instant, Teacher
 from acclimate.registry import parse_value
 

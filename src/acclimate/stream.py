@@ -130,7 +130,8 @@ class Stream(nn.Module):
         self.episodic = chosen.episode is not None
         self.predictions = predictions or ("after" if self.episodic else "before")
         self.model = loaded.model if inplace else copy_model(loaded.model)
-        self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed)
+        count = len(loaded.classes) if loaded.classes else None
+        self.learner = Learner(self.model, chosen, batch_size=batch_size, seed=seed, classes=count)
         self.notes += scaling_note(self.learner)
         check_speed(speed)
         self.speed = speed

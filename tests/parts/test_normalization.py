@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
+from acclimate.models.layers import batch_norm_layers
 from acclimate.models.libraries import import_torchvision
 from acclimate.parts.normalization import Mixture, Running
-from acclimate.parts.statistics import StatisticsControl, batch_norm_layers
+from acclimate.parts.statistics import StatisticsControl
 from nets import bn_net, gn_net, images, same_tensors, snapshot
 
 X = images(12)

@@ -28,9 +28,9 @@ from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.models import LoadedModel, as_loaded
 from acclimate.models.device import choose_device, copy_model, floating_dtype
+from acclimate.models.layers import batch_norm_layers
 from acclimate.models.outputs import logits_of
 from acclimate.parts.normalization import BatchStatistics
-from acclimate.parts.statistics import batch_norm_layers
 from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.result import AdaptationResult, RunRecord
@@ -168,7 +168,8 @@ def adapt(
     if finished is not None:
         return finished
 
-    learner = Learner(module, chosen, batch_size=size, seed=seed)
+    count = len(class_names) if class_names else None
+    learner = Learner(module, chosen, batch_size=size, seed=seed, classes=count)
     passes = Passes(
         images,
         batch_size=size,

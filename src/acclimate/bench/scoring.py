@@ -21,8 +21,8 @@ from acclimate.metrics import (
     unmappable_share,
 )
 from acclimate.models.device import choose_device, floating_dtype
+from acclimate.models.layers import batch_norm_layers
 from acclimate.models.outputs import logits_of
-from acclimate.parts.statistics import batch_norm_layers
 
 __all__ = ["Evaluation", "Forgetting", "evaluate", "forgetting"]
 

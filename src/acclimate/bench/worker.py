@@ -34,7 +34,7 @@ from acclimate.methods.registry import get_recipe
 from acclimate.metrics import Calibration, ErrorCounts, Scores
 from acclimate.models import LoadedModel, load, want_trained
 from acclimate.models.device import choose_device
-from acclimate.parts.statistics import batch_norm_layers
+from acclimate.models.layers import batch_norm_layers
 from acclimate.presets import tuned_recipe
 from acclimate.result import AdaptationResult
 from acclimate.text import Score, Speed

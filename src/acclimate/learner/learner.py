@@ -89,6 +89,8 @@ class Learner:
     for gradients, dropout and the like stay off, and its buffers are not written before
     :meth:`release`. Only ``learning`` ever changes, so only ``learning`` is ever copied.
 
+    ``classes`` is how many the model predicts, where its last layer does not tell.
+
     In a process group each process gives its own part of every batch, any number of images or none,
     and all take one step: the one a single process would take on the whole batch.
     """
@@ -100,6 +102,7 @@ class Learner:
         *,
         batch_size: int | None = None,
         seed: int = 0,
+        classes: int | None = None,
         acceleration: Acceleration = EXACT,
     ) -> None:
         recipe.check(model)
@@ -116,6 +119,7 @@ class Learner:
         scale = 1.0 if recipe.episode == "image" else self.batch_size / recipe.batch_size
         self.lr = at_own_size * scale
         self.generator = torch.Generator().manual_seed(seed)
+        self._classes = classes
         self.steps = 0
         self.forwards = 0
         self.backwards = 0
@@ -164,6 +168,15 @@ class Learner:
 
     def _keep_features(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self._features = inputs[0].flatten(1)
+
+    @property
+    def classes(self) -> int:
+        """How many classes the model predicts: as given, or the outputs of its classifier."""
+        if self._classes is None:
+            weight = find_classifier(self.model)[1].weight
+            assert isinstance(weight, Tensor)
+            self._classes = len(weight)
+        return self._classes
 
     @property
     def statistics(self) -> StatisticsControl:

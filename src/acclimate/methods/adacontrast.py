@@ -118,11 +118,11 @@ class AdaContrast(Objective):
         """Empty queues."""
         weight = find_classifier(learner.model)[1].weight
         assert isinstance(weight, Tensor)
-        classes, width = weight.shape[:2]
+        width = weight.shape[1]
         return Queues(
             learner.generator,
             features=weight.new_zeros(0, width),
-            probabilities=weight.new_zeros(0, classes),
+            probabilities=weight.new_zeros(0, learner.classes),
             keys=weight.new_zeros(0, width),
             labels=torch.zeros(0, dtype=torch.int64, device=weight.device),
         )

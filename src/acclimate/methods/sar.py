@@ -32,12 +32,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from acclimate.models.layers import norm_kind
 from acclimate.parts.base import PARTS, Closure, LearnerLike, Step, check_range
 from acclimate.parts.filters import EntropyMargin
 from acclimate.parts.objectives import CrossEntropy
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.regularizers import Regularizer, forget
-from acclimate.parts.selectors import NormAffine, is_norm
+from acclimate.parts.selectors import NormAffine
 from acclimate.recipe import Recipe
 
 __all__ = ["SAR", "EarlyAffine", "Recovery", "SharpnessAware", "norm_stages"]
@@ -47,7 +48,7 @@ MOST = 0.8
 
 
 def _norms(module: nn.Module) -> list[nn.Module]:
-    return [each for each in module.modules() if is_norm(each)]
+    return [each for each in module.modules() if norm_kind(each)]
 
 
 def norm_stages(model: nn.Module) -> list[list[nn.Module]]:
@@ -65,7 +66,7 @@ def norm_stages(model: nn.Module) -> list[list[nn.Module]]:
     total = sum(map(len, groups))
     stages: list[list[nn.Module]] = []
     for child, norms in zip(model.children(), groups, strict=True):
-        inside = len(norms) >= MOST * total and not is_norm(child)
+        inside = len(norms) >= MOST * total and norm_kind(child) is None
         stages += norm_stages(child) if norms and inside else [norms]
     return _without_singles([stage for stage in stages if stage])
 

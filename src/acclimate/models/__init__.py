@@ -8,8 +8,9 @@
 from acclimate.data.labels import imagenet_classes
 from acclimate.models.builtin import register_builtin, want_trained
 from acclimate.models.filling import fill
+from acclimate.models.layers import norm_layers
 from acclimate.models.loading import as_loaded, list_models, load
-from acclimate.models.record import LoadedModel, norm_layers
+from acclimate.models.record import LoadedModel
 from acclimate.models.source_timm import preprocessing_of
 from acclimate.models.weights import load_weights
 

@@ -191,6 +191,10 @@ class LearnerLike(Protocol):
     """Their values in the source model."""
 
     @property
+    def classes(self) -> int:
+        """How many classes the model predicts."""
+
+    @property
     def statistics(self) -> StatisticsControl:
         """The batch-norm statistics of the model."""
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from acclimate.errors import AcclimateWarning
+from acclimate.models.layers import batch_norm_layers
 from acclimate.parts.base import PARTS, LearnerLike, Part, check_range
-from acclimate.parts.statistics import StatisticsControl, batch_norm_layers
+from acclimate.parts.statistics import StatisticsControl
 
 __all__ = [
     "BatchStatistics",

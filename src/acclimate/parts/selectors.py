@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from acclimate.errors import AcclimateError
+from acclimate.models.layers import norm_kind
 from acclimate.models.outputs import find_classifier
 from acclimate.parts.adapters import insert_adapters, transformer_sublayers
 from acclimate.parts.base import PARTS, LearnerLike, Part, check_range
@@ -21,28 +22,7 @@ __all__ = [
     "Linear",
     "NormAffine",
     "Selector",
-    "is_norm",
 ]
-
-_NORMS = (
-    nn.modules.batchnorm._NormBase,  # batch and instance norm, 1-, 2- and 3-D, synchronised
-    nn.GroupNorm,
-    nn.LayerNorm,
-)
-
-
-def is_norm(module: nn.Module) -> bool:
-    """Whether a module normalises: torch's own kinds, or another library's by name and shape.
-
-    >>> is_norm(nn.GroupNorm(2, 4)), is_norm(nn.Linear(2, 2))
-    (True, False)
-    """
-    if isinstance(module, _NORMS):
-        return True
-    # LayerNorm2d, RMSNorm, EvoNorm, ... : one scale per channel and nothing inside.
-    weight = getattr(module, "weight", None)
-    named = "norm" in type(module).__name__.lower()
-    return named and isinstance(weight, nn.Parameter) and weight.ndim == 1
 
 
 def _of_modules(model: nn.Module, chosen: list[nn.Module]) -> list[str]:
@@ -84,7 +64,7 @@ class NormAffine(Selector):
 
     def names(self, model: nn.Module) -> list[str]:
         """γ and β of every normalisation layer."""
-        return _of_modules(model, [m for m in model.modules() if is_norm(m)])
+        return _of_modules(model, [m for m in model.modules() if norm_kind(m)])
 
 
 @PARTS["selector"].register("last-layer")

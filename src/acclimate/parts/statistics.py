@@ -20,7 +20,6 @@ from acclimate import parallel
 __all__ = [
     "StatisticsControl",
     "StatisticsPool",
-    "batch_norm_layers",
     "batch_statistics",
     "per_channel",
 ]
@@ -127,15 +126,6 @@ class _Gather:
 def _add(total: Tensor, mean: Tensor, var: Tensor, count: int) -> None:
     mean = mean.double()
     total.add_(torch.cat([torch.ones_like(mean[:1]), mean, var.double() + mean**2]), alpha=count)
-
-
-def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
-    """The layers that keep statistics of the source data, by name."""
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, _BatchNorm) and module.running_mean is not None
-    }
 
 
 def _statistics_of_all(x: Tensor) -> tuple[Tensor, Tensor]:
