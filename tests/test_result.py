@@ -1,4 +1,4 @@
-"""What is kept on disk: files anyone can read, and all of them or none."""
+"""What is stored: files anyone can read, and all of them or none."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ model = build()
 model.load_state_dict(load_file("out/model.safetensors"), strict=True)
 images = torch.load("images.pt", weights_only=True)
 with torch.no_grad():
-    answers = [int(model.eval()(image[None]).argmax()) for image in images]
+    classes = [int(model.eval()(image[None]).argmax()) for image in images]
 rows = list(csv.DictReader(open("out/predictions.csv")))
-assert answers == [int(row["class"]) for row in rows], "other predictions"
-assert len(set(answers)) > 3
+assert classes == [int(row["class"]) for row in rows], "other predictions"
+assert len(set(classes)) > 3
 assert "acclimate" not in sys.modules
-print("same", len(answers))
+print("same", len(classes))
 """
 
 
@@ -191,9 +191,9 @@ def test_odd_file_names_come_back_as_they_were(tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
     odd = ['a,"b".png', "zwölf.png", "line\nbreak.png", os.fsdecode(b"\xff.png")]
-    for name, picture in zip(odd, IMAGES, strict=False):
+    for name, image in zip(odd, IMAGES, strict=False):
         try:
-            Image.fromarray(picture).save(photos / name)
+            Image.fromarray(image).save(photos / name)
         except OSError:
             pytest.skip("this file system refuses such names")
     result = adapt(photos, out=tmp_path / "out")
@@ -233,18 +233,18 @@ def in_child(work: Callable[[], object]) -> str:
     child = os.fork()
     if child == 0:
         try:
-            said = str(work())
+            message = str(work())
         except AcclimateError as error:
-            said = f"AcclimateError: {error}"
+            message = f"AcclimateError: {error}"
         except BaseException:
-            said = traceback.format_exc()
-        os.write(write, said.encode()[:4000])
+            message = traceback.format_exc()
+        os.write(write, message.encode()[:4000])
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
-        said = pipe.read()
+        message = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return message
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -262,9 +262,9 @@ def test_a_full_disk_leaves_the_previous_result_whole(result, limit, tmp_path):
         limit_files(limit)
         return other.save(tmp_path, overwrite=True)
 
-    said = in_child(save)
-    assert said.startswith(f"AcclimateError: could not write {tmp_path / 'model.safetensors'}: ")
-    assert said.endswith("; the previous one is untouched")
+    message = in_child(save)
+    assert message.startswith(f"AcclimateError: could not write {tmp_path / 'model.safetensors'}: ")
+    assert message.endswith("; the previous one is untouched")
     assert contents(tmp_path) == before
     other.save(tmp_path, overwrite=True)  # room again
     assert contents(tmp_path)["model.safetensors"] != before["model.safetensors"]
@@ -295,16 +295,16 @@ def test_a_checkpoint_that_cannot_be_written_only_warns(tmp_path):
 
     def run() -> object:
         limit_files(300_000)
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             settings = {"options": options, "batch_size": 50, "progress": False}
             out = {"out": tmp_path, "checkpoint_every": 0}
             acclimate.adapt(load_digits_model(), IMAGES, "dino", **settings, **out)
-        return [str(warning.message) for warning in said]
+        return [str(warning.message) for warning in caught]
 
-    said = in_child(run)
-    assert f"could not write {tmp_path / 'checkpoint.safetensors'}" in said
-    assert "the run continues without it" in said
+    message = in_child(run)
+    assert f"could not write {tmp_path / 'checkpoint.safetensors'}" in message
+    assert "the run continues without it" in message
     assert sorted(contents(tmp_path)) == FILES
 
 
@@ -317,10 +317,10 @@ def test_a_result_that_cannot_be_written_leaves_its_checkpoint(tmp_path, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "finish", finish_on_full_disk)
-        said = in_child(lambda: adapt(out=tmp_path, checkpoint_every=0))
-    assert f"could not write {tmp_path / 'model.safetensors'}" in said
+        message = in_child(lambda: adapt(out=tmp_path, checkpoint_every=0))
+    assert f"could not write {tmp_path / 'model.safetensors'}" in message
     assert sorted(contents(tmp_path)) == ["checkpoint.safetensors", "run.json"]
-    resumed, straight = adapt(out=tmp_path), adapt()  # room again: it goes on from there
+    resumed, straight = adapt(out=tmp_path), adapt()  # room again: it resumes there
     assert torch.equal(resumed.predictions, straight.predictions)
     assert sorted(contents(tmp_path)) == FILES
 
@@ -347,9 +347,9 @@ def test_a_read_only_folder(result, tmp_path):
             os.setuid(65534)  # root may write anywhere
         return result.save(".")
 
-    said = in_child(save)
-    assert "could not write model.safetensors" in said
-    assert "Permission denied" in said
+    message = in_child(save)
+    assert "could not write model.safetensors" in message
+    assert "Permission denied" in message
     assert contents(tmp_path) == {}
 
 

@@ -26,7 +26,7 @@ def run(stream: Stream, batches: list[Tensor]) -> list[Tensor]:
     return [stream(batch) for batch in batches]
 
 
-def test_answers_come_from_before_the_update_unless_asked_for_after() -> None:
+def test_predictions_come_from_before_the_update_unless_asked_for_after() -> None:
     by_hand = Learner(bn_net(), get_recipe("ent", LR))
     before = [by_hand.step(x).logits for x in BATCHES[:3]]
     torch.testing.assert_close(run(Stream(bn_net(), "ent", options=LR), BATCHES[:3]), before)
@@ -41,7 +41,7 @@ def test_answers_come_from_before_the_update_unless_asked_for_after() -> None:
     assert not torch.allclose(before[0], after[0])
 
 
-def test_an_unknown_time_to_answer_is_refused() -> None:
+def test_an_unknown_time_to_predict_is_refused() -> None:
     with pytest.raises(AcclimateError, match="expected predictions='before' or 'after', got 'now'"):
         Stream(bn_net(), predictions="now")
 
@@ -163,13 +163,13 @@ def test_a_state_of_another_recipe_is_refused() -> None:
         other.load_state_dict(state)
 
 
-def test_episodic_treats_every_batch_as_the_first_and_answers_after_the_update() -> None:
+def test_episodic_treats_every_batch_as_the_first_and_predicts_after_the_update() -> None:
     stream = Stream(bn_net(), "ent", options=LR, episodic=True)
-    answers = run(stream, [BATCHES[0], BATCHES[1], BATCHES[0]])
-    assert torch.equal(answers[0], answers[2])
+    logits = run(stream, [BATCHES[0], BATCHES[1], BATCHES[0]])
+    assert torch.equal(logits[0], logits[2])
     learner = Learner(bn_net(), get_recipe("ent", LR))
     learner.step(BATCHES[1])
-    torch.testing.assert_close(answers[1], learner.predict(BATCHES[1]))
+    torch.testing.assert_close(logits[1], learner.predict(BATCHES[1]))
 
 
 def test_episodic_is_an_episode_per_batch() -> None:
@@ -181,10 +181,10 @@ def test_episodic_is_an_episode_per_batch() -> None:
     for x in BATCHES[:3]:
         assert torch.equal(episodic(x), named(x))
     per_image = Stream(gn_net(), "ent", options={**LR, "episode": "image"}, episodic=True)
-    assert per_image.learner.recipe.episode == "image"  # said more exactly by the recipe
+    assert per_image.learner.recipe.episode == "image"  # the finer choice of the recipe
 
 
-def test_an_episode_cannot_answer_before_it_learnt() -> None:
+def test_an_episode_cannot_predict_before_it_learnt() -> None:
     message = "an episode predicts after its update: expected predictions='after'"
     for options, episodic in (({"episode": "image"}, False), ({}, True)):
         with pytest.raises(AcclimateError, match=message):
@@ -216,7 +216,7 @@ def test_episodes_move_to_another_precision() -> None:
     torch.testing.assert_close(stream(x), expected(x))
 
 
-def test_a_broken_episode_is_answered_by_the_source_and_leaves_nothing() -> None:
+def test_a_broken_episode_is_predicted_by_the_source_and_leaves_nothing() -> None:
     stream = Stream(bn_net(), "ent", options=LR, episodic=True)
     broken = BATCHES[0].clone()
     broken[0] = float("nan")
@@ -238,8 +238,8 @@ def test_batches_of_any_size_down_to_one() -> None:
 def test_a_stream_of_single_images_without_batch_statistics() -> None:
     for net, options in [(gn_net(), {}), (bn_net(), {"normalization": "mixture"})]:
         stream = Stream(net, "ent", options={**LR, **options})
-        answers = torch.cat(run(stream, list(images(6).split(1))))
-        assert torch.isfinite(answers).all()
+        logits = torch.cat(run(stream, list(images(6).split(1))))
+        assert torch.isfinite(logits).all()
         assert stream.learner.steps == 6
 
 

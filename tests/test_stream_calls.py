@@ -71,11 +71,11 @@ def test_a_stream_can_be_saved_as_it_is(recipe: str) -> None:
 def test_threads_take_turns() -> None:
     stream, alone = (Stream(bn_net(), "ent", options=LR) for _ in range(2))
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(stream, [BATCHES[0]] * 40))
+        logits = list(pool.map(stream, [BATCHES[0]] * 40))
     assert stream.learner.steps == 40
     expected = run(alone, [BATCHES[0]] * 40)
-    firsts = sorted(float(answer.sum()) for answer in answers)
-    torch.testing.assert_close(firsts, sorted(float(answer.sum()) for answer in expected))
+    firsts = sorted(float(each.sum()) for each in logits)
+    torch.testing.assert_close(firsts, sorted(float(each.sum()) for each in expected))
 
 
 @pytest.mark.parametrize("model", ["timm:resnet50", 3])
@@ -92,10 +92,10 @@ def test_batches_of_few_images_are_warned_of(
     images: int, options: dict[str, Any], warned: bool
 ) -> None:
     stream = Stream(bn_net(), "ent", options=options)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned_of:
         warnings.simplefilter("always")
         stream(torch.cat(BATCHES[:2])[:images])
         stream(torch.cat(BATCHES[:2])[:images])
-    assert [f"statistics of {images} images" in str(each.message) for each in told] == [
+    assert [f"statistics of {images} images" in str(each.message) for each in warned_of] == [
         True
     ] * warned

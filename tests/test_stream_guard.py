@@ -90,17 +90,17 @@ def test_a_batch_that_overflows_does_not_poison_the_stream_for_good(
     stream = Stream(bn_net(), "ent", options=settings, guard=Guard(check_every=2))
     run(stream, BATCHES[:4])
     with pytest.warns(AcclimateWarning, match="not finite; went back to step 2"):
-        answers = stream(overflowing(BATCHES[4]))  # at once, not at the next check
-    assert torch.isfinite(answers[1:]).all()  # the source model answers for the sound images
+        logits = stream(overflowing(BATCHES[4]))  # at once, not at the next check
+    assert torch.isfinite(logits[1:]).all()  # the source model predicts the sound images
     assert all(torch.isfinite(a).all() for a in run(stream, BATCHES[5:]))
     assert stream.learns
     assert stream.learner.steps == 2 + len(BATCHES[5:])
 
 
-def test_an_answer_that_is_no_number_after_the_last_step_of_an_episode_is_not_given() -> None:
+def test_logits_that_are_not_finite_after_the_last_step_of_an_episode_are_not_returned() -> None:
     options = {"optimizer.lr": 1e30, "epochs": 3, "objective.augmentations": 4}
     stream = Stream(bn_net(), "memo", options=options)
-    assert all(bool(torch.isfinite(answer).all()) for answer in run(stream, BATCHES[:2]))
+    assert all(bool(torch.isfinite(each).all()) for each in run(stream, BATCHES[:2]))
 
 
 @pytest.mark.parametrize("recipe", ["ent", "rpl", "rotta", "cotta"])
@@ -139,7 +139,7 @@ def test_who_only_stops_stops_with_parameters_that_are_finite() -> None:
 
 
 @pytest.mark.parametrize("recipe", ["bn", "bn-prior", "ent"])
-def test_a_broken_image_spoils_no_other_answer_where_nothing_is_learnt(recipe: str) -> None:
+def test_a_broken_image_spoils_no_other_prediction_where_nothing_is_learnt(recipe: str) -> None:
     stream = Stream(bn_net(), recipe)
     stream.pause()
     torch.testing.assert_close(stream(broken())[1:], bn_net()(broken())[1:].detach())

@@ -77,8 +77,8 @@ def json_writer(value: Any) -> Writer:
 def held(path: Path) -> Iterator[bool]:
     """Hold a folder, or a file that is made where missing; False where another holds it already.
 
-    The lock goes with the process, however it ends. Where there are no such locks (Windows) all are
-    told that they hold it.
+    The lock goes with the process, however it ends. Where there are no such locks (Windows) all
+    hold it.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())

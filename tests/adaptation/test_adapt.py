@@ -26,7 +26,7 @@ def close(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-class Pictures(Dataset):
+class LabelledImages(Dataset):
     def __len__(self) -> int:
         return len(INPUT)
 
@@ -51,8 +51,8 @@ def reference():
         pytest.param(INPUT.numpy()[::-1][::-1], id="array-with-negative-strides"),
         pytest.param(INPUT.transpose(2, 3).contiguous().transpose(2, 3), id="not-contiguous"),
         pytest.param(TensorDataset(INPUT), id="dataset"),
-        pytest.param(Pictures(), id="dataset-with-labels"),
-        pytest.param(DataLoader(Pictures(), batch_size=7), id="loader"),
+        pytest.param(LabelledImages(), id="dataset-with-labels"),
+        pytest.param(DataLoader(LabelledImages(), batch_size=7), id="loader"),
     ],
 )
 def test_the_same_images_give_the_same_model_however_they_come(data, reference):
@@ -73,8 +73,8 @@ def test_files_give_the_same_model_as_arrays(kind, reference, tmp_path):
         np.save(path, IMAGES)
     else:
         path.mkdir()
-        for index, picture in enumerate(IMAGES):
-            Image.fromarray(picture).save(path / f"{index:03}.png")
+        for index, image in enumerate(IMAGES):
+            Image.fromarray(image).save(path / f"{index:03}.png")
     result = adapt(data=path)
     close(weights(result), weights(reference))
     assert (result.error_after is not None) == (kind == "npz")
@@ -186,12 +186,12 @@ def test_what_the_model_cannot_do_is_said_before_anything_is_written(tmp_path):
         ({"data": torch.full((4, 1, 8, 8), float("nan"))}, "NaN"),
     ],
 )
-def test_mistakes_get_a_clear_answer(options, message):
+def test_mistakes_get_a_clear_message(options, message):
     with pytest.raises(AcclimateError, match=message):
         adapt(**options)
 
 
-# The model handed back is the plain model.
+# The model returned is the plain model.
 
 
 @pytest.mark.parametrize("recipe", ["none", "bn", "bn-prior", "ent", "hard", "soft", "rpl"])
@@ -208,18 +208,18 @@ def test_the_users_model_is_left_as_it_was(recipe):
 
 
 @pytest.mark.parametrize("normalization", ["source", "batch", "mixture", "running"])
-def test_the_model_handed_back_is_the_plain_model(normalization):
+def test_the_model_returned_is_the_plain_model(normalization):
     model = load_digits_model().model
     model[0].weight.requires_grad_(False)
     result = adapt(model, options={**QUICK, "normalization": normalization})
-    handed = result.model
-    assert type(handed) is type(model)
-    assert list(handed.state_dict()) == list(model.state_dict())
-    assert not same(handed.state_dict(), model.state_dict())
-    assert [p.requires_grad for p in handed.parameters()] == [
+    returned = result.model
+    assert type(returned) is type(model)
+    assert list(returned.state_dict()) == list(model.state_dict())
+    assert not same(returned.state_dict(), model.state_dict())
+    assert [p.requires_grad for p in returned.parameters()] == [
         p.requires_grad for p in model.parameters()
     ]
-    for module in handed.modules():
+    for module in returned.modules():
         assert not module.training
         assert not module._forward_hooks
         assert not module._forward_pre_hooks
@@ -232,9 +232,9 @@ def test_predictions_are_those_of_the_plain_model_image_by_image(recipe):
     result = adapt(recipe=recipe, options={"epochs": 1})
     model = digits_network().eval()
     model.load_state_dict(result.model.state_dict(), strict=True)
-    answers = torch.cat([model(image[None]) for image in INPUT])
-    assert torch.equal(answers.argmax(dim=1), result.predictions)
-    torch.testing.assert_close(answers.softmax(dim=1).amax(dim=1), result.confidence)
+    logits = torch.cat([model(image[None]) for image in INPUT])
+    assert torch.equal(logits.argmax(dim=1), result.predictions)
+    torch.testing.assert_close(logits.softmax(dim=1).amax(dim=1), result.confidence)
 
 
 def test_only_what_was_selected_has_moved():
@@ -260,15 +260,15 @@ def test_the_seed_decides_everything_that_is_drawn(reference):
 
 
 def test_unreadable_images_are_counted_and_left_out(tmp_path):
-    for index, picture in enumerate(IMAGES[:20]):
-        Image.fromarray(picture).save(tmp_path / f"{index:03}.png")
+    for index, image in enumerate(IMAGES[:20]):
+        Image.fromarray(image).save(tmp_path / f"{index:03}.png")
     (tmp_path / "007.png").write_bytes(b"not an image")
     with pytest.warns(AcclimateWarning, match="1 of 20 images cannot be read"):
         result = adapt(data=tmp_path)
     assert (result.skipped, len(result.predictions), "007.png" in result.names) == (1, 19, False)
 
 
-def test_a_running_estimate_settles_and_is_what_is_handed_back():
+def test_a_running_estimate_settles_and_is_what_is_returned():
     for recipe in ("bn", "ent"):
         result = acclimate.adapt(
             load_digits_model(),

@@ -140,7 +140,7 @@ def test_each_process_reads_its_share_alone() -> None:
     finally:
         kind.read = whole_read
     assert len(expected) == 1 + 2 * len(IMAGES)  # one to try out, statistics, predictions
-    # The try-out is made by both; of everything else each picture is read by one of them.
+    # The try-out is made by both; of everything else each image is read by one of them.
     assert sorted(shares[0][1:] + shares[1][1:]) == sorted(expected[1:])
     assert abs(len(shares[0]) - len(shares[1])) <= 2 * 4  # at most one a batch
 
@@ -172,12 +172,12 @@ def test_a_mistake_in_one_process_is_everyones() -> None:
 
 
 def test_different_runs_are_refused() -> None:
-    answers = in_processes(2, lambda: adapt(data=IMAGES if parallel.is_main() else IMAGES[::-1]))
-    for answer in answers:
+    failures = in_processes(2, lambda: adapt(data=IMAGES if parallel.is_main() else IMAGES[::-1]))
+    for failure in failures:
         assert "AcclimateError: processes in a group adapt one model to the same images" in str(
-            answer
+            failure
         )
-        assert "in process 0 images is" in str(answer)
+        assert "in process 0 images is" in str(failure)
 
 
 def test_different_runs_are_fine_alone() -> None:
@@ -199,5 +199,5 @@ def test_a_process_that_fails_on_the_way_takes_the_others_with_it() -> None:
 
 
 def test_processes_that_come_apart_are_found_out() -> None:
-    for answer in in_processes(2, lambda: adapt(last=15, trouble=nudge_in_second)):
-        assert "AcclimateError: the processes came apart by step" in str(answer)
+    for failure in in_processes(2, lambda: adapt(last=15, trouble=nudge_in_second)):
+        assert "AcclimateError: the processes came apart by step" in str(failure)

@@ -1,4 +1,4 @@
-"""Passes over images: the answers of every image in its place, its scores, and no waiting."""
+"""Passes over images: the prediction of every image in its place, its scores, and no waiting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def passes_over(*, labels: bool = True, room: int | None = None, device: str = "
 
 
 @pytest.mark.parametrize("room", [0, ROOM])
-def test_answers_are_those_of_each_image_whatever_the_order(room):
+def test_predictions_are_those_of_each_image_whatever_the_order(room):
     model = load_digits_model().model
     with torch.no_grad():
         logits = model(PREPROCESSING.normalize(torch.from_numpy(IMAGES)[:, None]))
@@ -68,7 +68,7 @@ def run_of(room: int) -> AdaptationRun:
     return AdaptationRun(learner, passes_over(room=room), guard=Guard(), keep="last", seed=0)
 
 
-def test_an_adaptation_has_the_same_bits_when_pictures_stay():
+def test_an_adaptation_has_the_same_bits_when_images_stay_on_the_device():
     without, kept = run_of(0), run_of(ROOM)
     (one, _), (other, _) = without.execute(), kept.execute()
     assert torch.equal(one.classes, other.classes)

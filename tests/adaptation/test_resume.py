@@ -156,7 +156,7 @@ def test_killed_while_writing(name, uninterrupted, tmp_path, monkeypatch):
     check_same(tmp_path, uninterrupted("ent"))
 
 
-def test_it_goes_on_rather_than_starts_again(tmp_path):
+def test_it_resumes_rather_than_starts_again(tmp_path):
     last = 1 + 4 * BATCHES + 2  # in the second epoch
     assert dies(tmp_path, last)
     # What is left: the second half of the epoch, the pass after it and the final one.
@@ -248,7 +248,7 @@ def test_damaged_files_of_a_run_are_named(tmp_path):
         adapt(tmp_path)
 
 
-def test_a_run_begun_with_other_versions_goes_on_with_a_warning(tmp_path):
+def test_a_run_begun_with_other_versions_resumes_with_a_warning(tmp_path):
     assert dies(tmp_path, 1 + 2 * BATCHES + 3)
     identity = json.loads((tmp_path / "run.json").read_text())
     identity["versions"]["torch"] = "1.0"

@@ -1,4 +1,4 @@
-"""A run from top to bottom: what it scores, what it records, and which state it hands back."""
+"""A run from top to bottom: what it scores, what it records, and which state it returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_before_update_and_after_epoch_are_kept_apart():
     first, second = history.epochs
     assert first.before_update.loss is not None
     assert first.after_epoch.loss is None
-    # Passes over all images go in one order; answers before updates in the epoch's own batches.
+    # Passes over all images go in one order; predictions before updates in the epoch's own batches.
     assert history.start.entropy > first.after_epoch.entropy > second.after_epoch.entropy
     assert first.before_update.entropy != first.after_epoch.entropy
     assert 0 < first.drift < second.drift
@@ -40,7 +40,7 @@ def test_scored_at_the_end_alone_the_same_comes_out():
     assert end.history.final == whole.history.final
 
 
-def test_a_folder_scored_otherwise_is_another_run(tmp_path):
+def test_a_folder_with_another_score_is_another_run(tmp_path):
     adapt(out=tmp_path / "run", score="end")
     with pytest.raises(AcclimateError, match="which differs in score"):
         adapt(out=tmp_path / "run")
@@ -74,7 +74,7 @@ def test_the_gap_belongs_to_the_state_that_is_kept():
     assert result.history.statistics_gap == 0
 
 
-def test_keep_best_hands_back_the_state_with_the_best_label_free_score():
+def test_keep_best_returns_the_state_with_the_best_label_free_score():
     options = {"epochs": 4, "optimizer.lr": 3.0}
     last = adapt(options=options, guard="observe")
     best = adapt(options=options, guard="observe", keep="best")

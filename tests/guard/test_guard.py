@@ -94,30 +94,30 @@ def test_a_model_with_broken_weights_is_refused():
     assert same_weights(result.model, model.model)
 
 
-def test_answers_that_new_statistics_overturn_are_no_flips_of_learning():
+def test_predictions_that_new_statistics_overturn_are_no_flips_of_learning():
     result = adapt(options={"optimizer.lr": 1e-3, "epochs": 2}, guard=Guard(max_flips=0.1))
     assert result.history.start.agreement < 0.5
     assert result.history.events == []
 
 
-@pytest.mark.parametrize("told", ["at the start", "by its answers"])
+@pytest.mark.parametrize("known", ["at the start", "from its logits"])
 @pytest.mark.parametrize(
     ("overturned", "logit", "trouble"),
     [(20, 1.0, False), (40, 1.0, True), (40, 0.2, False), (60, 0.2, True)],
 )
-def test_what_the_source_model_doubts_may_be_overturned(told, overturned, logit, trouble):
-    # Of two classes it is 73 % sure of one with a logit of 1, 55 % with a logit of 0.2.
+def test_what_the_source_model_doubts_may_be_overturned(known, overturned, logit, trouble):
+    # Of two classes its confidence is 73 % in one with a logit of 1, 55 % with a logit of 0.2.
     source = torch.tensor([[0.0, logit]]).repeat(100, 1)
-    answers = torch.cat([source[:overturned].flip(1), source[overturned:]])
+    logits = torch.cat([source[:overturned].flip(1), source[overturned:]])
     learner = Learner(load_digits_model().model, get_recipe("ent"))
     watch = Watch()
-    if told == "at the start":
+    if known == "at the start":
         doubted = 1 - float(source.softmax(dim=1).max())
         watch.start(learner, reference=1.0, flips=0.05, doubted=doubted)
-        watch.see(answers, None, source_classes=source.argmax(dim=1))
+        watch.see(logits, None, source_classes=source.argmax(dim=1))
     else:
         watch.start(learner, reference=1.0, flips=0.05)
-        watch.see(answers, None, source_logits=source)
+        watch.see(logits, None, source_logits=source)
     guard = Guard(max_flips=0.3, max_drift=1e9, min_diversity=0.0)
     assert (watch.check(guard, learner) is not None) == trouble
 
@@ -167,7 +167,7 @@ def test_rolling_back_restores_the_state_before_the_last_good_check():
     for step in range(1, 16):
         watch.see(*vars(learner.step(images)).values())
         kept[step] = [p.detach().clone() for p in learner.learning.values()]
-        if watch.due(guard):
+        if watch.steps >= guard.check_every:
             strict = Guard(check_every=5, max_drift=1e-9) if step == 15 else guard
             assert (watch.check(strict, learner) is not None) == (step == 15)
     assert watch.roll_back(learner) == 5

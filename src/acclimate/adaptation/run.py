@@ -132,11 +132,11 @@ class AdaptationRun:
         """Let a running estimate of the statistics settle on the images before anything else."""
         batches = batch_count(len(self.passes.images), self.learner.batch_size)
         for _ in range(self.learner.recipe.normalization.settling_passes(batches)):
-            order = epoch_order(len(self.passes.images), seed=self.seed, epoch=EVALUATION)
-            self._pass("running statistics", self._student_forward, order=order)
-
-    def _student_forward(self, batch: Batch) -> Tensor:
-        return self.learner.forward(self._images(batch)).logits
+            self._pass(
+                "running statistics",
+                lambda batch: self.learner.forward(self._images(batch)).logits,
+                shuffled=True,
+            )
 
     def _images(self, batch: Batch) -> Tensor:
         """This process's images of a batch, the learner knowing how many there are in all."""
@@ -147,14 +147,13 @@ class AdaptationRun:
         if not self._compares:
             self.watch.start(self.learner)
             return
-        start, source = self._consider(epoch=0), self.history.source
+        start, source = self._score_epoch(0), self.history.source
         assert source is not None
         assert start.agreement is not None
         self._record_start(start)
-        normal = max(start.diversity, source.diversity)
         self.watch.start(
             self.learner,
-            reference=normal,
+            reference=max(start.diversity, source.diversity),
             flips=1 - start.agreement,
             doubted=1 - source.confidence,
         )
@@ -169,8 +168,10 @@ class AdaptationRun:
         if progress.batch == 0:
             learner.start_epoch()
             self.tally = Tally()
-        order = epoch_order(len(self.passes.images), seed=self.seed, epoch=progress.epoch)
-        title = f"epoch {progress.epoch + 1}/{learner.recipe.epochs}"
+        title, order = (
+            f"epoch {progress.epoch + 1}/{learner.recipe.epochs}",
+            self._order(progress.epoch),
+        )
         for batch in self.passes.batches(title, order=order, start=progress.batch):
             self._learn(batch)
             progress.batch += 1
@@ -182,14 +183,14 @@ class AdaptationRun:
     def _learn(self, batch: Batch) -> None:
         result = self.learner.step(self._images(batch))
         logits = self.passes.whole(result.logits, batch)
-        source = self.passes.of(self.progress.source_classes, batch.rows)
         self._buffer.add(logits, batch.rows)
         if result.loss is not None:
             self.tally.add_loss(result.loss * len(logits), images=len(logits))
         if self.guard.action == "off":
             return
+        source = self.passes.of(self.progress.source_classes, batch.rows)
         self.watch.see(logits, result.loss, source_classes=source)
-        if self.watch.due(self.guard):
+        if self.watch.steps >= self.guard.check_every:
             self._check()
 
     def _score(self, logits: Tensor, rows: Tensor) -> None:
@@ -200,8 +201,7 @@ class AdaptationRun:
         trouble = self.watch.check(self.guard, self.learner)
         if trouble is None:
             return
-        step = self.learner.steps
-        action = "recorded"
+        step, action = self.learner.steps, "recorded"
         if self.guard.action == "rollback":
             action = f"went back to step {self.watch.roll_back(self.learner)} and stopped"
         elif self.guard.action == "stop":
@@ -214,15 +214,18 @@ class AdaptationRun:
 
     def _end_epoch(self) -> None:
         progress = self.progress
-        self._check_agreement()
+        if parallel.active():  # the predictions of one process stand for all
+            learnt = {"checksum": fingerprint(self.learner.state_tensors())}
+            parallel.same(learnt, f"the processes came apart by step {self.learner.steps}")
         self._buffer.flush()
         before = self.tally.scores()
         progress.epoch, progress.batch = progress.epoch + 1, 0
-        if progress.epoch == self.learner.recipe.epochs and self.watch.steps:
+        last = progress.epoch == self.learner.recipe.epochs
+        if last and self.watch.steps:
             self._check()  # the last steps do not fill a window
         after = None
-        if self.score == "epochs" or self._at_the_end:
-            after = self._consider(epoch=progress.epoch)
+        if self.score == "epochs" or last or progress.stopped:
+            after = self._score_epoch(progress.epoch)
         else:
             self._pool = self._batch_classes = None  # those of the start are too old to be returned
         self.history.epochs.append(
@@ -235,30 +238,18 @@ class AdaptationRun:
         )
         self._checkpoint()
 
-    @property
-    def _at_the_end(self) -> bool:
-        return self.progress.stopped or self.progress.epoch == self.learner.recipe.epochs
-
-    def _check_agreement(self) -> None:
-        """See that all processes have learnt the same: the predictions of one stand for all."""
-        if parallel.active():
-            learnt = {"checksum": fingerprint(self.learner.state_tensors())}
-            parallel.same(learnt, f"the processes came apart by step {self.learner.steps}")
-
-    def _consider(self, *, epoch: int) -> Scores:
+    def _score_epoch(self, epoch: int) -> Scores:
         """Score the present state without labels; remember it if it is the best so far."""
         # Statistics are gathered where they may be used: at the start for the verdict, and at the
         # end for the model returned.
         edge = epoch in (0, self.learner.recipe.epochs)
         scores = self._batch_statistics_pass(f"after epoch {epoch}", gather=edge)
         if self.keep == "best" and drift(self.learner) <= self.guard.max_drift:
-            self._remember_if_best(epoch, label_free_score(scores))
+            progress, score = self.progress, label_free_score(scores)
+            if score > progress.best_score:
+                progress.best_score, progress.best_epoch = score, epoch
+                progress.best = self.learner.snapshot(optimizer=False)
         return scores
-
-    def _remember_if_best(self, epoch: int, score: float) -> None:
-        if score > self.progress.best_score:
-            self.progress.best_score, self.progress.best_epoch = score, epoch
-            self.progress.best = self.learner.snapshot(optimizer=False)
 
     def _restore_best(self) -> None:
         self.history.kept_epoch = self.progress.best_epoch
@@ -270,14 +261,9 @@ class AdaptationRun:
         """All images with the recipe's statistics; gathers what the exported model will need."""
         gather = gather and self.learner.recipe.normalization.adapts
         self._pool = self.learner.statistics.pool() if gather else None
-
-        def forward(batch: Batch) -> Tensor:
-            return self.learner.predict(self._images(batch))
-
-        # Shuffled: folders are sorted by class, and batches of one class have odd statistics.
-        order = epoch_order(len(self.passes.images), seed=self.seed, epoch=EVALUATION)
         try:
-            predictions, scores = self._pass(title, forward, order=order)
+            # Folders are sorted by class, and batches of one class have odd statistics.
+            predictions, scores = self._pass(title, self._predict, shuffled=True)
         finally:
             if self._pool is not None:
                 self._pool.close()
@@ -334,9 +320,7 @@ class AdaptationRun:
                 "predictions", lambda batch: learner.forward_plain(batch.images)
             )
         else:  # in the order of the images, which may carry information
-            predictions, self.history.final = self._pass(
-                "predictions", lambda batch: learner.predict(self._images(batch))
-            )
+            predictions, self.history.final = self._pass("predictions", self._predict)
             write_statistics()  # not before: the recipe mixes the batch's with the source's
             learner.release()
         return predictions
@@ -346,8 +330,14 @@ class AdaptationRun:
         events = [e for e in self.history.events if e.step <= self.learner.steps]
         return f"step {events[-1].step}: {events[-1].trouble}" if events else None
 
+    def _predict(self, batch: Batch) -> Tensor:
+        return self.learner.predict(self._images(batch))
+
+    def _order(self, epoch: int) -> Tensor:
+        return epoch_order(len(self.passes.images), seed=self.seed, epoch=epoch)
+
     def _pass(
-        self, title: str, forward: Callable[[Batch], Tensor], *, order: Tensor | None = None
+        self, title: str, forward: Callable[[Batch], Tensor], *, shuffled: bool = False
     ) -> tuple[Predictions, Scores]:
-        source = self.progress.source_classes
-        return self.passes.predict(title, forward, source=source, order=order)
+        order = self._order(EVALUATION) if shuffled else None
+        return self.passes.predict(title, forward, source=self.progress.source_classes, order=order)

@@ -151,10 +151,6 @@ class Watch:
             self.compared += len(source_classes)
             self.flips = self.flips.to(p.device) + (p.argmax(dim=1) != source_classes).sum()
 
-    def due(self, guard: Guard) -> bool:
-        """Whether the window is full."""
-        return self.steps >= guard.check_every
-
     def check(self, guard: Guard, learner: Learner) -> str | None:
         """Judge the window: what is wrong, in words, or None; then start a new window."""
         trouble = self._trouble(guard, learner)
