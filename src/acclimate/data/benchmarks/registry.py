@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tqdm import tqdm
 
@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """One benchmark: the facts a person wants before getting it, and the function that opens it.
+    """One benchmark: what to know before getting it, and the function that opens it.
 
     Attributes:
         name: as it is asked for, ``imagenet-c``.
@@ -56,9 +56,8 @@ class Dataset:
         dev: the shifts on which hyper-parameters may be chosen.
         stand_ins: shifts of our own making that can be opened in the place of one of ``shifts``.
         preprocessing: how its images are usually prepared; None where there is no such custom.
-        missing: what is not there below a root, at a glance; None where there are no parts.
-        check: refuses what `open` would refuse before it decodes the first image; None where
-            that is not known without decoding.
+        missing: lists what is not there below a root; None where there are no parts.
+        check: refuses what `open` refuses before it decodes an image; None where nothing is.
     """
 
     name: str
@@ -80,10 +79,10 @@ class Dataset:
     check: Callable[[Request], object] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        strangers = sorted(set(self.dev) - set(self.shifts))
-        if strangers:
+        unknown = sorted(set(self.dev) - set(self.shifts))
+        if unknown:
             raise AcclimateError(
-                f"expected dev shifts of {self.name} to be among its shifts, got {strangers}"
+                f"expected dev shifts of {self.name} to be among its shifts, got {unknown}"
             )
         if self.severities and not self.shifts:
             raise AcclimateError(f"{self.name} has severities, but of no shift; name its shifts")
@@ -115,7 +114,7 @@ class Request:
         preprocessing: as asked for, or as is usual for the data set; None where neither is known.
         cache: bytes of images to keep in memory; None is a third of what is available.
         progress: show a progress bar when opening takes longer than a second.
-        incomplete: warn of wrong counts, missing parts and unreadable files, and go on.
+        incomplete: only warn of wrong counts, missing parts and unreadable files.
     """
 
     dataset: Dataset
@@ -134,7 +133,7 @@ class Request:
         return want_preprocessing(self.preprocessing, f"the images of {self.dataset.name}")
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise: something is not there at all. The error says how to get it."""
+        """Raise: something is not there at all. The error tells how to get it."""
         raise AcclimateError(f"{problem}\n{self.dataset.how_to_get(self.root)}")
 
     def object_to(self, problem: str) -> None:
@@ -147,84 +146,21 @@ class Request:
             )
             return
         raise AcclimateError(
-            f"{problem}; mend the copy in {self.root}, or pass --incomplete (incomplete=True) to "
-            "go on with what is there (results will then not compare with published ones)"
+            f"{problem}; repair the copy in {self.root}, or pass --incomplete (incomplete=True) to "
+            "use what is there (results will then not compare with published ones)"
         )
 
     def note(self, text: str) -> None:
-        """Say something that is worth knowing and nothing to worry about."""
+        """Print what is worth knowing and no reason to worry."""
         if self.progress:
             tqdm.write(f"{self.dataset.name}: {text}", file=sys.stderr)
 
-
-_NUMBERED = re.compile(r"((label|class)[ _]?)?\d+", re.IGNORECASE)
-_WORDNET = re.compile(r"n\d{8}")
-
-
-def check_classes_fit(record: Dataset, images: ImageSource, classes: ClassList | None) -> None:
-    """Refuse images of a data set whose classes are other than the model's, or in another order.
-
-    Its labels are numbers, and would be compared with the model's without a word. Where none of
-    its names is known to the model they may be other words for the same: that is a warning. Nothing
-    is said where the model does not know its classes, or has only numbers for them, and where
-    answers are scored through a map, which says what fits.
-    """
-    if classes is None or images.scoring is not None:
-        return
-    names = tuple(images.class_names or ())
-    apart = None
-    if record.classes != len(classes):
-        apart = f"{record.classes:,} classes and {len(classes):,}"
-    elif (place := _misplaced(names, classes)) is not None:
-        apart = f"class {place} is {names[place]!r}, in the model {classes.names[place]!r}"
-    if apart is not None:
-        raise AcclimateError(
-            f"the classes of {record.name} are not the model's ({apart}), so its answers cannot be "
-            f"scored by their numbers; choose a model for {record.name}"
-        )
-    if _strangers(names, classes):
-        warnings.warn(
-            f"no class of {record.name} ({names[0]}, ...) is known to the model "
-            f"({classes.names[0]}, ...) by that name: answers are scored by their numbers, which "
-            "is right only if both count the same classes",
-            AcclimateWarning,
-            stacklevel=3,
-        )
-
-
-def _misplaced(names: Sequence[str], classes: ClassList) -> int | None:
-    """The first class that the model knows by this name, and has elsewhere.
-
-    Only as many names as the model has stand in the order of the labels; fewer may be any of them.
-
-    >>> three = ClassList(("bird", "cat", "dog"))
-    >>> _misplaced(["bird", "dog", "cat"], three), _misplaced(["bird", "feline", "dog"], three)
-    (1, None)
-    >>> _misplaced(["dog", "cat"], three) is None
-    True
-    """
-    if len(names) != len(classes):
-        return None
-    found = enumerate(classes_named(names, classes))
-    return next((n for n, index in found if index is not None and index != n), None)
-
-
-def _strangers(names: Sequence[str], classes: ClassList) -> bool:
-    """Whether both have names, and not one in common."""
-    if not names or all(_NUMBERED.fullmatch(name) for name in classes.names):
-        return False
-    if classes.ids is None and all(_WORDNET.fullmatch(name) for name in names):
-        return False
-    return set(classes_named(names, classes)) == {None}
-
-
-_NAMED = 5  # how many of a long list of culprits a message names
 
 _DATASETS: Registry[Dataset] = Registry("data set")
 
 
 def register_dataset(record: Dataset) -> Dataset:
-    """Make a data set known under its name; hands the record back."""
+    """Register a data set under its name; returns the record."""
     _DATASETS.add(record.name, record)
     return record
 
@@ -250,7 +186,7 @@ def find_dataset(name: str) -> Dataset:
 def missing_parts(name: str, root: str | Path) -> list[str]:
     """What of a data set is not there: for refusing a long run before its first part.
 
-    A glance at folders and files, no count of images; empty when all parts are there.
+    Looks for folders and files, and counts no images; empty when all parts are there.
     """
     record, root = find_dataset(name), Path(root).expanduser()
     if not root.exists():
@@ -283,26 +219,17 @@ def open_dataset(
         classes: the model's, where they are known: a data set of others is refused.
         cache: bytes of images to keep in memory; None is a third of what is available.
         progress: show a progress bar on stderr when opening takes longer than a second.
-        incomplete: go on, with a warning, when files or classes are missing or unreadable.
+        incomplete: only warn when files or classes are missing or unreadable.
 
     Raises:
         AcclimateError: for anything unknown or missing. Files are counted before any is decoded.
     """
-    request = _request(
-        find_dataset(name),
-        root,
-        split=split,
-        shift=shift,
-        severity=severity,
-        preprocessing=preprocessing,
-        cache=cache,
-        progress=progress,
-        incomplete=incomplete,
-    )
+    options = {"preprocessing": preprocessing, "cache": cache, "progress": progress}
+    request = _request(name, root, split, shift, severity, incomplete=incomplete, **options)
     source = request.dataset.open(request)
     if source.skipped:
-        first = "; ".join(f"{item.name}: {item.reason}" for item in source.skipped[:_NAMED])
-        more = "; …" if len(source.skipped) > _NAMED else ""
+        first = "; ".join(f"{item.name}: {item.reason}" for item in source.skipped[:5])
+        more = "; …" if len(source.skipped) > 5 else ""
         total = len(source.skipped) + len(source)
         request.object_to(
             f"{len(source.skipped)} of {total} images of {name} cannot be read ({first}{more})"
@@ -321,42 +248,29 @@ def check_dataset(
     incomplete: bool = False,
 ) -> None:
     """Refuse what `open_dataset` would refuse before it decodes an image, and decode none."""
-    record = find_dataset(name)
-    request = _request(
-        record,
-        root,
-        split=split,
-        shift=shift,
-        severity=severity,
-        progress=False,
-        incomplete=incomplete,
-    )
-    if record.check is not None:
-        record.check(request)
+    request = _request(name, root, split, shift, severity, incomplete=incomplete, progress=False)
+    if request.dataset.check is not None:
+        request.dataset.check(request)
 
 
 def _request(
-    record: Dataset,
+    name: str,
     root: str | Path,
-    *,
     split: str | None,
     shift: str | None,
     severity: int | None,
-    progress: bool,
-    incomplete: bool,
-    preprocessing: Preprocessing | None = None,
-    cache: int | None = None,
+    **options: Any,
 ) -> Request:
+    record = find_dataset(name)
+    if options.get("preprocessing") is None:
+        options["preprocessing"] = record.preprocessing
     request = Request(
         dataset=record,
         root=Path(root).expanduser(),
         split=_split(record, split),
         shift=_shift(record, shift),
         severity=_severity(record, severity),
-        preprocessing=record.preprocessing if preprocessing is None else preprocessing,
-        cache=cache,
-        progress=progress,
-        incomplete=incomplete,
+        **options,
     )
     if not request.root.exists():
         request.refuse(f"expected {record.name} in {request.root}, but nothing is there")
@@ -394,7 +308,7 @@ def _severity(record: Dataset, severity: int | None) -> int | None:
         if severity is None:
             return None
         raise AcclimateError(f"{record.name} has no severities, got {severity!r}; leave it out")
-    # True and 3.0 equal whole numbers too, but nobody means them.
+    # True and 3.0 equal whole numbers too, but are mistakes.
     if isinstance(severity, bool) or not hasattr(severity, "__index__"):
         raise AcclimateError(
             f"{record.name} comes in severities; expected severity= 1, 2, 3, 4 or 5, got "
@@ -406,7 +320,7 @@ def _severity(record: Dataset, severity: int | None) -> int | None:
 
 
 def generated_images(root: Path) -> int | None:
-    """How many clean images the manifest of a set says it was made from; None without one."""
+    """How many clean images a set was made from, by its manifest; None without one."""
     manifest = root / "manifest.json"
     if not manifest.is_file():
         return None
@@ -416,3 +330,64 @@ def generated_images(root: Path) -> int | None:
         raise AcclimateError(f"expected JSON in {manifest}, got: {error}") from error
     images = content.get("images") if isinstance(content, dict) else None
     return images if type(images) is int else None
+
+
+_NUMBERED = re.compile(r"((label|class)[ _]?)?\d+", re.IGNORECASE)
+_WORDNET = re.compile(r"n\d{8}")
+
+
+def check_classes_fit(record: Dataset, images: ImageSource, classes: ClassList | None) -> None:
+    """Refuse images of a data set whose classes are other than the model's, or in another order.
+
+    Its labels are indices, which would silently be compared with the model's. Where none of its
+    names is known to the model they may be other words for the same: that is a warning. Nothing is
+    checked where the model does not know its classes, or has only indices for them, and where
+    predictions are scored through a map, which has its own check.
+    """
+    if classes is None or images.scoring is not None:
+        return
+    names = tuple(images.class_names or ())
+    apart = None
+    if record.classes != len(classes):
+        apart = f"{record.classes:,} classes and {len(classes):,}"
+    elif (place := _misplaced(names, classes)) is not None:
+        apart = f"class {place} is {names[place]!r}, in the model {classes.names[place]!r}"
+    if apart is not None:
+        raise AcclimateError(
+            f"the classes of {record.name} are not the model's ({apart}), so predictions cannot be "
+            f"compared with its labels; choose a model for {record.name}"
+        )
+    if _none_in_common(names, classes):
+        warnings.warn(
+            f"no class of {record.name} ({names[0]}, ...) is known to the model "
+            f"({classes.names[0]}, ...) by that name: predictions are compared with labels by "
+            "index, which is right only if both have the same classes in the same order",
+            AcclimateWarning,
+            stacklevel=3,
+        )
+
+
+def _misplaced(names: Sequence[str], classes: ClassList) -> int | None:
+    """The first class that the model knows by this name, but at another index.
+
+    Only where there are as many names as the model has are they in the order of the labels.
+
+    >>> three = ClassList(("bird", "cat", "dog"))
+    >>> _misplaced(["bird", "dog", "cat"], three), _misplaced(["bird", "feline", "dog"], three)
+    (1, None)
+    >>> _misplaced(["dog", "cat"], three) is None
+    True
+    """
+    if len(names) != len(classes):
+        return None
+    found = enumerate(classes_named(names, classes))
+    return next((n for n, index in found if index is not None and index != n), None)
+
+
+def _none_in_common(names: Sequence[str], classes: ClassList) -> bool:
+    """Whether both have names, and not one in common."""
+    if not names or all(_NUMBERED.fullmatch(name) for name in classes.names):
+        return False
+    if classes.ids is None and all(_WORDNET.fullmatch(name) for name in names):
+        return False
+    return set(classes_named(names, classes)) == {None}
