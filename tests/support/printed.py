@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from acclimate.theory.numerics import sigmoid
+from acclimate.theory.point import sigmoid
 
 
 def teacher_velocity(student, teacher, *, alpha):

@@ -1,4 +1,4 @@
-"""The edge of the collapsed region, in grid cells from the line of Proposition 1."""
+"""Where the two-point model collapses: by Proposition 1, by the flow in time, and on a grid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.integrate import trapezoid
 
 from acclimate.errors import AcclimateError
 from acclimate.theory import point
-from acclimate.theory.numerics import Array, check_exponent, check_temperatures, inverse
+from acclimate.theory.point import Array, check_exponent, check_temperatures, inverse
 from acclimate.theory.settings import Settings
 from acclimate.theory.simulation import Simulation, simulate
 
@@ -28,68 +28,12 @@ __all__ = [
     "will_collapse",
 ]
 
-NODES = 400
-ROWS = 4096
-
-
-def pull(
-    y: ArrayLike, tau_s: ArrayLike, tau_t: ArrayLike, *, stop_gradient: bool, q: float = 0.0
-) -> Array:
-    """dy/dt of one point of norm 1 that overlaps with no other, its teacher at one with it.
-
-    Without stop-gradient and below τs = τt/2 it leads to zero only from near zero: at larger
-    outputs the loss falls outwards again.
-
-    >>> [round(float(pull(y, 0.4, 1.0, stop_gradient=False)), 4) for y in (0.5, 2.0)]
-    [-0.0933, 0.2437]
-    """
-    out = np.asarray(y, dtype=float)
-    bs, bt = inverse(tau_s), inverse(tau_t)
-    s, t = out * bs, out * bt
-    force = bs * point.student_slope(s, t, q=q)
-    return force if stop_gradient else force + bt * point.teacher_slope(s, t, q=q)
-
-
-def time_to_shrink(
-    tau_s: ArrayLike,
-    tau_t: ArrayLike,
-    *,
-    start: float,
-    level: float,
-    stop_gradient: bool,
-    q: float = 0.0,
-) -> Array:
-    """The flow's time from output ``start`` down to ``level``: ∫ dy / |pull|; inf if it never is.
-
-    >>> near_zero = time_to_shrink(1.0, 2.0, start=1e-3, level=1e-4, stop_gradient=True)
-    >>> bool(np.isclose(near_zero, np.log(10) * 4 / (1 - 1 / 2)))  # the linear rate
-    True
-    >>> time_to_shrink([2.0, 0.4], 1.0, start=2.0, level=0.2, stop_gradient=False)
-    array([inf, inf])
-    """
-    student, teacher = np.broadcast_arrays(*check_temperatures(tau_s, tau_t))
-    check_exponent(q)
-    if not level > 0:
-        raise AcclimateError(f"expected level > 0, which is all that is ever reached, got {level}")
-    if start <= level:
-        return np.zeros(student.shape)
-    # Even steps in log y suit both ends: near zero the pull is linear in y.
-    log_y = np.linspace(np.log(level), np.log(start), NODES)
-    y = np.exp(log_y)
-    flat_s, flat_t = student.ravel(), teacher.ravel()
-    times = np.empty(len(flat_s))
-    for i in range(0, len(flat_s), ROWS):  # bounds the memory
-        rows = slice(i, i + ROWS)
-        speed = -pull(y, flat_s[rows, None], flat_t[rows, None], stop_gradient=stop_gradient, q=q)
-        inward = np.asarray(np.all(speed > 0, axis=1))
-        slowness = y / np.where(inward[:, None], speed, 1.0)
-        times[rows] = np.where(inward, trapezoid(slowness, log_y, axis=1), np.inf)
-    return times.reshape(student.shape)
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Collapse:
-    """The answer, truthy when collapse is predicted, with the reason in words."""
+    """A prediction, truthy where the model collapses, with the reason in words."""
 
     collapses: bool
     reason: str
@@ -114,7 +58,7 @@ def will_collapse(
     """Whether the two-point model collapses at these student and teacher temperatures.
 
     With stop-gradient (pseudo-labels) it does not if τs > τt; without (entropy minimisation) it
-    does not if τs > τt/2. On the boundary the linear analysis is silent and this answers no.
+    does not if τs > τt/2. On the boundary, where the linear analysis is silent, it does not either.
     With the generalised cross-entropy of exponent ``q``, (1 - q) τt takes the place of τt.
 
     >>> bool(will_collapse(1.0, 1.0, stop_gradient=False)), bool(will_collapse(0.1, 1.0, True))
@@ -133,9 +77,6 @@ def will_collapse(
         return Collapse(True, reason)
     where = "on the line, not below it:" if tau_s == bound else "not below"
     return Collapse(False, f"τs = {tau_s:g} is {where} {rule} = {bound:g}")
-
-
-Mask = NDArray[np.bool_]
 
 
 def run_grid(settings: Settings, *, stop_gradient: bool, q: float = 0.0) -> Simulation:
@@ -210,7 +151,7 @@ def overshoots(settings: Settings, *, stop_gradient: bool, q: float = 0.0) -> Ma
     y = np.abs(np.asarray(settings.points) @ np.asarray(settings.start))
     too_long = np.zeros((len(t), len(t)), dtype=bool)
     for start in np.unique(y):
-        for part in np.linspace(0.05, 1, 20):  # the pull is largest somewhere on the way
+        for part in np.linspace(0.05, 1, 20):  # the pull is largest somewhere between
             force = pull(part * start, t[:, None], t, stop_gradient=stop_gradient, q=q)
             too_long |= reach * -force > part * start
     return too_long
@@ -227,3 +168,58 @@ def _times(
         for y in np.unique(outputs)
     ]
     return np.asarray(np.max(times, axis=0))
+
+
+NODES = 400
+ROWS = 4096
+
+
+def pull(
+    y: ArrayLike, tau_s: ArrayLike, tau_t: ArrayLike, *, stop_gradient: bool, q: float = 0.0
+) -> Array:
+    """dy/dt of one point of norm 1 that overlaps with no other, its teacher at one with it.
+
+    Without stop-gradient and below τs = τt/2 it leads to zero only from near zero: at larger
+    outputs the loss falls outwards again.
+
+    >>> [round(float(pull(y, 0.4, 1.0, stop_gradient=False)), 4) for y in (0.5, 2.0)]
+    [-0.0933, 0.2437]
+    """
+    return point.pull(y, y, inverse(tau_s), inverse(tau_t), stop_gradient=stop_gradient, q=q)
+
+
+def time_to_shrink(
+    tau_s: ArrayLike,
+    tau_t: ArrayLike,
+    *,
+    start: float,
+    level: float,
+    stop_gradient: bool,
+    q: float = 0.0,
+) -> Array:
+    """The flow's time from output ``start`` down to ``level``: ∫ dy / |pull|; inf if it never is.
+
+    >>> near_zero = time_to_shrink(1.0, 2.0, start=1e-3, level=1e-4, stop_gradient=True)
+    >>> bool(np.isclose(near_zero, np.log(10) * 4 / (1 - 1 / 2)))  # the linear rate
+    True
+    >>> time_to_shrink([2.0, 0.4], 1.0, start=2.0, level=0.2, stop_gradient=False)
+    array([inf, inf])
+    """
+    student, teacher = np.broadcast_arrays(*check_temperatures(tau_s, tau_t))
+    check_exponent(q)
+    if not level > 0:
+        raise AcclimateError(f"expected level > 0, which is all that is ever reached, got {level}")
+    if start <= level:
+        return np.zeros(student.shape)
+    # Even steps in log y suit both ends: near zero the pull is linear in y.
+    log_y = np.linspace(np.log(level), np.log(start), NODES)
+    y = np.exp(log_y)
+    flat_s, flat_t = student.ravel(), teacher.ravel()
+    times = np.empty(len(flat_s))
+    for i in range(0, len(flat_s), ROWS):  # bounds the memory
+        rows = slice(i, i + ROWS)
+        speed = -pull(y, flat_s[rows, None], flat_t[rows, None], stop_gradient=stop_gradient, q=q)
+        inward = np.asarray(np.all(speed > 0, axis=1))
+        slowness = y / np.where(inward[:, None], speed, 1.0)
+        times[rows] = np.where(inward, trapezoid(slowness, log_y, axis=1), np.inf)
+    return times.reshape(student.shape)

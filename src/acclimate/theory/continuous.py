@@ -1,4 +1,4 @@
-"""The two-point model in continuous time, integrated by SciPy."""
+"""The gradient flow: the two-point model in continuous time, and the dynamics of its weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 
 from acclimate.errors import AcclimateError
 from acclimate.theory import point
-from acclimate.theory.numerics import Array, check_exponent, check_temperatures, inverse
+from acclimate.theory.point import Array, check_exponent, check_temperatures, inverse
 from acclimate.theory.two_point import TwoPoint
 
 __all__ = ["Flow", "integrate", "weight_loss", "weight_velocity", "weight_velocity_stop_gradient"]
@@ -95,8 +95,8 @@ def weight_loss(
     1.3863
     """
     check_exponent(q)
-    s, t = _reduced(points, student, teacher, tau_s, tau_t)
-    return float(point.loss(s, t, q=q).sum())
+    _, y, z = _outputs(points, student, teacher, tau_s, tau_t)
+    return float(point.loss(y * inverse(tau_s), z * inverse(tau_t), q=q).sum())
 
 
 def weight_velocity_stop_gradient(
@@ -110,28 +110,37 @@ def weight_velocity_stop_gradient(
     q: float = 0.0,
 ) -> tuple[Array, Array]:
     """d/dt of the student's and of the teacher's weights (``eq:studentdynamics``)."""
-    check_exponent(q)
-    s, t = _reduced(points, student, teacher, tau_s, tau_t)
-    pull = point.student_slope(s, t, q=q) / tau_s
-    follow = alpha * (np.asarray(student, dtype=float) - np.asarray(teacher, dtype=float))
-    return pull @ np.asarray(points, dtype=float), follow
+    w, follows = np.asarray(student, dtype=float), np.asarray(teacher, dtype=float)
+    pull = _pull(points, w, follows, tau_s, tau_t, stop_gradient=True, q=q)
+    return pull, alpha * (w - follows)
 
 
 def weight_velocity(
     points: ArrayLike, weights: ArrayLike, *, tau_s: float, tau_t: float, q: float = 0.0
 ) -> Array:
     """d/dt of the weights where student and teacher are one (``eq:nonstopgrad``)."""
+    return _pull(points, weights, weights, tau_s, tau_t, stop_gradient=False, q=q)
+
+
+def _pull(
+    points: ArrayLike,
+    student: ArrayLike,
+    teacher: ArrayLike,
+    tau_s: float,
+    tau_t: float,
+    *,
+    stop_gradient: bool,
+    q: float,
+) -> Array:
     check_exponent(q)
-    s, t = _reduced(points, weights, weights, tau_s, tau_t)
-    pull = point.student_slope(s, t, q=q) / tau_s
-    pull = pull + point.teacher_slope(s, t, q=q) * inverse(tau_t)
-    return np.asarray(pull @ np.asarray(points, dtype=float))
+    x, y, z = _outputs(points, student, teacher, tau_s, tau_t)
+    bs, bt = inverse(tau_s), inverse(tau_t)
+    return np.asarray(point.pull(y, z, bs, bt, stop_gradient=stop_gradient, q=q) @ x)
 
 
-def _reduced(
+def _outputs(
     points: ArrayLike, student: ArrayLike, teacher: ArrayLike, tau_s: float, tau_t: float
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     check_temperatures(tau_s, tau_t)
     x = np.asarray(points, dtype=float)
-    s = x @ np.asarray(student, dtype=float) * inverse(tau_s)
-    return s, x @ np.asarray(teacher, dtype=float) * inverse(tau_t)
+    return x, x @ np.asarray(student, dtype=float), x @ np.asarray(teacher, dtype=float)

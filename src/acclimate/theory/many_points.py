@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from acclimate.errors import AcclimateError
-from acclimate.theory.numerics import (
+from acclimate.theory.point import (
     Array,
     check_descent,
     check_exponent,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from acclimate.theory.numerics import Array
+from acclimate.theory.point import Array
 
 __all__ = ["BOUNDARY", "FIGURES", "MAIN_FIGURE", "Settings"]
 

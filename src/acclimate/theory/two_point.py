@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from acclimate.errors import AcclimateError
 from acclimate.theory import point
-from acclimate.theory.numerics import Array, check_exponent, check_temperatures, inverse
+from acclimate.theory.point import Array, check_exponent, check_temperatures, inverse
 
 __all__ = ["TwoPoint"]
 
@@ -82,12 +82,11 @@ class TwoPoint:
         """The right-hand side of ``eq:twopoints`` or ``eq:nostopgradkl``."""
         student, teacher = self._split(state)
         bs, bt = self._inverses()
-        s, t = student * bs, teacher * bt
-        pull = bs * point.student_slope(s, t, q=self.q)
-        if self.stop_gradient:
-            follow = np.broadcast_to(self.alpha * (student - teacher), pull.shape)
-            return np.concatenate([pull @ self.gram, follow], axis=-1)
-        return np.asarray((pull + bt * point.teacher_slope(s, t, q=self.q)) @ self.gram)
+        pull = point.pull(student, teacher, bs, bt, stop_gradient=self.stop_gradient, q=self.q)
+        if not self.stop_gradient:
+            return np.asarray(pull @ self.gram)
+        follow = np.broadcast_to(self.alpha * (student - teacher), pull.shape)
+        return np.concatenate([pull @ self.gram, follow], axis=-1)
 
     def jacobian(self, state: ArrayLike) -> Array:
         """∂velocity_i/∂state_j on the last two axes."""
