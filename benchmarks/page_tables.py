@@ -22,9 +22,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from acclimate.bench.table import cell_of, mean_of_means
+from acclimate.bench.table import cell_of
 from acclimate.data.corruptions import SEVERITIES, TEST
 from acclimate.data.shift import group_of, plain_shift
+from acclimate.metrics.mean import by_seeds, mean_over_shifts
 from acclimate.paper.tables import tables
 from acclimate.table import Number, Table
 
@@ -167,13 +168,10 @@ def _shown(model: str) -> str:
 
 def mean_error(rows: Iterable[Row], *, of: int) -> Mean | None:
     """Severities first, then corruptions, then the seeds that went to the most, and the same."""
-    by_seed: dict[int, dict[str | None, dict[int | None, float]]] = {}
-    for row in rows:
-        corruptions = by_seed.setdefault(row["seed"], {})
-        corruptions.setdefault(row["corruption"], {})[row["severity"]] = row["error"]
+    by_seed = by_seeds((r["seed"], r["corruption"], r["severity"], r["error"]) for r in rows)
     if not by_seed:
         return None
-    cell = cell_of(by_seed, measure=mean_of_means, shifts=of, severities=1)
+    cell = cell_of(by_seed, measure=mean_over_shifts, shifts=of, severities=1)
     assert cell.value is not None
     return Mean(value=cell.value, std=cell.std, places=cell.parts // cell.seeds, of=of)
 

@@ -36,6 +36,7 @@ from acclimate.metrics import (
     mean_error,
     most_predicted,
 )
+from acclimate.metrics.mean import by_seeds, mean_over_seeds
 from acclimate.models import LoadedModel
 from acclimate.models.device import choose_device, copy_model
 
@@ -331,14 +332,12 @@ class Report:
 
         None where a part lacks it.
         """
-        by_shift: dict[str, list[float]] = {}
-        for part in self.parts:
-            if part.get(key) is None:
-                return None
-            by_shift.setdefault(part["shift"], []).append(part[key])
-        means = [sum(values) / len(values) for values in by_shift.values()]
+        if any(part.get(key) is None for part in self.parts):
+            return None
+        # Two draws of a shift at one severity are two parts.
+        found = by_seeds((0, part["shift"], n, part[key]) for n, part in enumerate(self.parts))
         images = sum(part["labelled"] for part in self.parts)
-        return Figure(value=sum(means) / len(means), images=images, unit=unit)
+        return Figure(value=mean_over_seeds(found) or 0.0, images=images, unit=unit)
 
     def to_dict(self, *, interval: float | None = None) -> dict[str, Any]:
         """Plain values, as ``--json`` prints them."""

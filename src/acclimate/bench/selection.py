@@ -9,10 +9,10 @@ from typing import Any
 
 from acclimate.bench.job import Job, Options, Value
 from acclimate.bench.record import Record, Result, Signals
-from acclimate.bench.table import mean_of_means
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
 from acclimate.guard.guard import Guard
+from acclimate.metrics.mean import by_seeds, mean_over_seeds
 from acclimate.text import AS_IT_IS, option_words
 
 __all__ = [
@@ -212,12 +212,8 @@ class Setting:
 
 def mean_error(errors: Mapping[Place, float]) -> float | None:
     """Severities first, then corruptions, each of which counts the same, then seeds."""
-    by_seed: dict[int, dict[str | None, dict[int | None, float]]] = {}
-    for place, error in errors.items():
-        shifts = by_seed.setdefault(place.seed, {})
-        shifts.setdefault(place.corruption, {})[place.severity] = error
-    means = [mean for shifts in by_seed.values() if (mean := mean_of_means(shifts)) is not None]
-    return fsum(means) / len(means) if means else None
+    found = ((place.seed, place.corruption, place.severity, e) for place, e in errors.items())
+    return mean_over_seeds(by_seeds(found))
 
 
 def settings_of(jobs: Sequence[Job], results: Mapping[str, Result]) -> list[Setting]:

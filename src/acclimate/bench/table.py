@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import fsum, sqrt
 from operator import itemgetter
-from statistics import fmean
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from acclimate.bench.store import Frame
 from acclimate.data.shift import DEV, SEVERITIES, TEST, plain_shift
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.metrics.mean import Shifts, mean, mean_over_shifts, on_the_same, spread
 
 __all__ = [
     "AVERAGED",
@@ -27,7 +26,6 @@ __all__ = [
     "Gathered",
     "Key",
     "Measure",
-    "Shifts",
     "Shown",
     "Table",
     "by_shift",
@@ -38,23 +36,14 @@ __all__ = [
     "expected_shifts",
     "find_value",
     "gathered",
-    "like",
-    "mean_of_means",
     "needed",
-    "on_the_same",
     "ordered",
     "pivot",
     "refuse_part_of_mce",
     "without_shown_options",
 ]
 
-Shifts: TypeAlias = Mapping[str | None, Mapping[int | None, float]]
-"""A number for each corruption and severity."""
-
 Measure: TypeAlias = Callable[[Shifts], float | None]
-
-_K = TypeVar("_K")
-_P = TypeVar("_P")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,55 +111,6 @@ class Cell:
         return self.text()
 
 
-def mean_of_means(shifts: Shifts) -> float | None:
-    """The mean over corruptions of the mean over severities: each corruption counts the same.
-
-    >>> mean_of_means({"fog": {1: 10.0, 5: 30.0}, "snow": {5: 40.0}})
-    30.0
-    """
-    if not shifts:
-        return None
-    return _mean([_mean(list(values.values())) for values in shifts.values()])
-
-
-def like(ran: Mapping[_K, frozenset[_P]]) -> list[_K]:
-    """Those that ran on the most, and on the same; of several such, where there are more of them.
-
-    The mean of one that ran on less is of other images, and tells nothing beside theirs.
-
-    >>> like({"a": frozenset({1, 2}), "b": frozenset({2}), "c": frozenset({2, 1})})
-    ['a', 'c']
-    """
-    alike: dict[frozenset[_P], list[_K]] = {}
-    for each, places in ran.items():
-        alike.setdefault(places, []).append(each)
-    most = max(alike, key=lambda places: (len(places), len(alike[places])), default=frozenset())
-    return alike.get(most, [])
-
-
-def on_the_same(by_seed: Mapping[_K, Shifts]) -> dict[_K, Shifts]:
-    """The seeds that ran on the most shifts and severities, and on the same.
-
-    >>> whole = {"fog": {1: 10.0, 5: 30.0}}
-    >>> sorted(on_the_same({0: whole, 1: {"fog": {5: 31.0}}, 2: {"fog": {1: 11.0, 5: 29.0}}}))
-    [0, 2]
-    """
-    first = next(iter(by_seed.values()), {})
-    if all(_same_places(first, each) for each in by_seed.values()):  # nearly always
-        return dict(by_seed)
-    ran = {
-        seed: frozenset((name, severity) for name, values in shifts.items() for severity in values)
-        for seed, shifts in by_seed.items()
-    }
-    return {seed: by_seed[seed] for seed in like(ran)}
-
-
-def _same_places(one: Shifts, other: Shifts) -> bool:
-    return one.keys() == other.keys() and all(
-        values.keys() == other[name].keys() for name, values in one.items()
-    )
-
-
 def cell_of(
     by_seed: Mapping[int, Shifts],
     *,
@@ -186,8 +126,8 @@ def cell_of(
         number for each in by_seed.values() if (number := measure(each)) is not None
     ]
     return Cell(
-        value=_mean(numbers) if numbers else None,
-        std=_spread(numbers) if len(numbers) > 1 else None,
+        value=mean(numbers) if numbers else None,
+        std=spread(numbers),
         seeds=len(by_seed),
         all_seeds=all_seeds,
         shifts=min((len(each) for each in by_seed.values()), default=0),
@@ -197,16 +137,6 @@ def cell_of(
         images=min((images[seed] for seed in by_seed if seed in images), default=None),
         failed=failed,
     )
-
-
-# As in `statistics`, which takes ten times as long for its exact fractions.
-def _mean(numbers: Sequence[float]) -> float:
-    return fsum(numbers) / len(numbers)
-
-
-def _spread(numbers: Sequence[float]) -> float:
-    middle = _mean(numbers)
-    return sqrt(fsum([(number - middle) ** 2 for number in numbers]) / (len(numbers) - 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +157,7 @@ class Shown:
     count: str = "labelled"
     by_shift: bool = False
     digits: int = 1
-    measure: Measure = mean_of_means
+    measure: Measure = mean_over_shifts
     whole: bool = False
     """Whether it is defined only over all corruptions and severities of ImageNet-C."""
 
@@ -246,8 +176,8 @@ def _mce(shifts: Shifts) -> float | None:
 
 
 def _mebibytes(shifts: Shifts) -> float | None:
-    mean = mean_of_means(shifts)
-    return None if mean is None else mean / 2**20
+    found = mean_over_shifts(shifts)
+    return None if found is None else found / 2**20
 
 
 VALUES = {
@@ -499,7 +429,7 @@ def _parts(frame: Frame, row: Key, value: str) -> Iterator[Key]:
     labelled = None if whole["labelled"] is None else whole["labelled"] // len(errors)
     for name, each in errors.items():
         known = [error for error in each if error is not None]
-        error = fmean(known) if known else None
+        error = mean(known) if known else None
         part = {"corruption": name, "labelled": labelled, BY_SHIFT: None, value: error}
         yield tuple((whole | part).values())
 

@@ -16,6 +16,7 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.metrics.bootstrap import binomial_errors, check_draws, percentile_interval
 from acclimate.metrics.error import ErrorCounts
 from acclimate.metrics.figure import Figure
+from acclimate.metrics.mean import mean
 from acclimate.metrics.published import (
     ALEXNET_CORRUPTIONS,
     ALEXNET_DOMAINS,
@@ -58,7 +59,7 @@ class Measured:
     @property
     def error(self) -> float:
         """In percent."""
-        return sum(self.parts) / len(self.parts)
+        return mean(self.parts)
 
     def resample(self, *, draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """The error in ``draws`` draws of the images of each part."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import fmean, stdev
 
 from acclimate.bench.job import Job
 from acclimate.bench.record import Result
 from acclimate.bench.selection import leave_one_out, place_of, settings_of
-from acclimate.bench.table import Shifts, mean_of_means
 from acclimate.metrics import CORRUPTIONS, DEV_CORRUPTIONS, mce, mde
+from acclimate.metrics.mean import Shifts, by_seeds, mean, mean_over_shifts, spread
 from acclimate.paper.plan import ON_OTHERS, CellPlan, Try
 from acclimate.paper.tables import Cell
 from acclimate.text import counted
@@ -110,16 +108,14 @@ class _Reading:
     @cached_property
     def by_seed(self) -> Mapping[int, Shifts]:
         """For each seed the numbers by corruption and severity; empty where one is missing."""
-        found: dict[int, dict[str | None, dict[int | None, float]]] = defaultdict(
-            lambda: defaultdict(dict)
-        )
+        found = []
         for job in self.tried.jobs:
             result = self.results[job.key]
             number = _number(self.cell, result, self.epoch)
             if number is None:
                 return {}
-            found[job.seed][result.corruption][job.severity] = number
-        return found
+            found.append((job.seed, result.corruption, job.severity, number))
+        return by_seeds(found)
 
     @cached_property
     def values(self) -> list[float]:
@@ -131,18 +127,18 @@ class _Reading:
     @property
     def value(self) -> float | None:
         """The mean over seeds."""
-        return fmean(self.values) if self.values else None
+        return mean(self.values) if self.values else None
 
     @property
     def spread(self) -> tuple[float | None, str | None]:
         """The deviation, and over what."""
         if len(self.values) > 1:
-            return stdev(self.values), "seeds"
+            return spread(self.values), "seeds"
         if self.cell.metric not in _SPREAD_OVER_SHIFTS or self.cell.shift is None:
             return None, None
         shifts = [shift for seed in self.by_seed.values() for shift in seed.values()]
         numbers = [number for severities in shifts for number in severities.values()]
-        return (stdev(numbers), "corruptions") if len(numbers) > 1 else (None, None)
+        return (spread(numbers), "corruptions") if len(numbers) > 1 else (None, None)
 
 
 def _number(cell: Cell, result: Result, epoch: int | None) -> float | None:
@@ -164,9 +160,9 @@ def _number(cell: Cell, result: Result, epoch: int | None) -> float | None:
 
 def _mean(cell: Cell, shifts: Shifts) -> float | None:
     if cell.metric not in ("mCE", "mDE"):
-        return mean_of_means(shifts)
+        return mean_over_shifts(shifts)
     # Divided by AlexNet's mean over severities, as fig:detailed-severities does for each of them.
-    errors = {str(name): fmean(values.values()) for name, values in shifts.items()}
+    errors = {str(name): mean(list(values.values())) for name, values in shifts.items()}
     if not errors:
         return None
     if cell.metric == "mDE":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import fsum
 from typing import Generic, TypeVar
 
 from acclimate.bench.record import Result
-from acclimate.bench.table import like, mean_of_means, on_the_same
+from acclimate.metrics.mean import by_seeds, like, mean, on_the_same
+from acclimate.metrics.mean import mean_over_shifts as mean_of_one
 from acclimate.report.settings import Panel, panel_of
 
 __all__ = ["Compared", "compared", "fullest", "mean_error", "mean_over_shifts"]
@@ -29,13 +29,13 @@ def mean_over_shifts(numbers: Iterable[tuple[Result, float]]) -> float:
     >>> mean_over_shifts(zip(results, shifts.values()))
     51.0
     """
-    runs: dict[Panel, dict[int, dict[str | None, dict[int | None, float]]]] = {}
+    runs: dict[Panel, list[tuple[int, str | None, int | None, float]]] = {}
     for result, number in numbers:
-        shifts = runs.setdefault(panel_of(result), {}).setdefault(result.job.seed, {})
-        shifts.setdefault(result.corruption, {})[result.job.severity] = number
-    alike = [shifts for seeds in runs.values() for shifts in on_the_same(seeds).values()]
-    means = [mean for shifts in alike if (mean := mean_of_means(shifts)) is not None]
-    return fsum(means) / len(means)
+        job = result.job
+        found = (job.seed, result.corruption, job.severity, number)
+        runs.setdefault(panel_of(result), []).append(found)
+    alike = [shifts for run in runs.values() for shifts in on_the_same(by_seeds(run)).values()]
+    return mean([each for shifts in alike if (each := mean_of_one(shifts)) is not None])
 
 
 def mean_error(results: Iterable[Result]) -> float | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from acclimate.bench import Condition, Store, corruption_table
 from acclimate.bench.choices import Choices
 from acclimate.bench.job import UNADAPTED
 from acclimate.bench.record import Result
 from acclimate.bench.table import needed, ordered
+from acclimate.metrics.mean import mean
 from acclimate.report.axes import Axis, Frame, axes, inside
 from acclimate.report.figure import TOP, WIDTH, ReportFigure, finished, padded, short
 from acclimate.report.headline import (
@@ -157,7 +157,7 @@ def _draw(
         + text(_LEFT + 22, below + 18 * i + 4, short(name, 38))
         for i, name in enumerate(series)
     ]
-    ends = {name: fmean(errors.values()) for name, errors in series.items()}
+    ends = {name: mean(list(errors.values())) for name, errors in series.items()}
     return finished(
         [inside(frame, marks), axes(frame), *key],
         height=below + 18 * len(series) - 2,
@@ -182,7 +182,7 @@ def _met(result: Result) -> list[tuple[str, float]]:
     if len(parts) < 2:
         return [] if result.error is None else [(result.corruption or "clean", result.error)]
     known = {name: [e for e in errors if e is not None] for name, errors in parts.items()}
-    return [(name, fmean(errors)) for name, errors in known.items() if errors]
+    return [(name, mean(errors)) for name, errors in known.items() if errors]
 
 
 def _unadapted(results: Sequence[Result]) -> dict[str, float]:
@@ -200,4 +200,4 @@ def _unadapted(results: Sequence[Result]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for (name, _), error in once.items():
         found.setdefault(name, []).append(error)
-    return {name: fmean(errors) for name, errors in found.items()}
+    return {name: mean(errors) for name, errors in found.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
-from acclimate.bench.table import like
+from acclimate.metrics.mean import like
 from acclimate.report.chosen import given_for
 from acclimate.report.means import compared, fullest
 from acclimate.report.settings import Panel, Setting, setting_words
