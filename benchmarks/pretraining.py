@@ -5,10 +5,10 @@
     python benchmarks/pretraining.py keep RUNS
 
 ``run`` starts ``acclimate pretrain`` for each name in a process of its own; a run that was stopped
-is gone on with. ``keep`` puts the summaries of finished runs into results/pretraining.json, and the
+is resumed. ``keep`` puts the summaries of finished runs into results/pretraining.json, and the
 weights of those that come with the package where it finds them.
 
-DATA holds cifar10-*.npz, mnist-*.npz, usps-*.npz, mnist-m-test.npz (the published pictures) and
+DATA holds cifar10-*.npz, mnist-*.npz, usps-*.npz, mnist-m-test.npz (the published images) and
 mnist-m-train.npz, made of MNIST and photos with ``acclimate.data.benchmarks.build_mnist_m``.
 """
 
@@ -44,13 +44,13 @@ SCORED_ON = {
     "cifar10": "CIFAR-10, test",
     "mnist": "MNIST, test",
     "usps": "USPS, test",
-    "mnist-m": "MNIST-M, the published test pictures",
+    "mnist-m": "MNIST-M, the published test images",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training by name: its options, the error in percent it was to reach, if it is shipped."""
+    """A training by name: its options, the error in percent it was to reach, if it ships."""
 
     name: str
     options: str
@@ -59,7 +59,7 @@ class Job:
 
     @property
     def command(self) -> str:
-        """What a user would type, less where the data lies and the results go."""
+        """What a user would type, without the folders of data and results."""
         return f"acclimate pretrain {self.options}"
 
 
@@ -100,8 +100,8 @@ def run(chosen: dict[str, Job], *, root: Path, out: Path, at_once: int) -> int:
             del running[name]
             failed += process.returncode != 0
             log_text = (out / name / "log.txt").read_text().strip()
-            said = log_text.rpartition("\n")[2] if process.returncode else _scores(out / name)
-            print(f"{time.monotonic() - began:6.0f} s  ended {name}: {said}", flush=True)
+            message = log_text.rpartition("\n")[2] if process.returncode else _scores(out / name)
+            print(f"{time.monotonic() - began:6.0f} s  ended {name}: {message}", flush=True)
     return failed
 
 
@@ -163,7 +163,7 @@ def main() -> int:
     commands.add_parser("list", help="all trainings")
     one = commands.add_parser("run", help="train some of them")
     one.add_argument("names", nargs="*", help="names or patterns (default: all)")
-    one.add_argument("--root", type=Path, required=True, help="where the data lies")
+    one.add_argument("--root", type=Path, required=True, help="folder of the data")
     one.add_argument("--out", type=Path, required=True, help="a folder for all runs")
     one.add_argument("--at-once", type=int, default=1, help="processes (default: %(default)s)")
     two = commands.add_parser("keep", help="keep the results of finished ones")

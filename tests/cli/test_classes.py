@@ -13,7 +13,7 @@ from acclimate.checkpoint import tensors_writer
 from acclimate.cli import main
 from acclimate.data.labels import ClassList
 from acclimate.models import load
-from acclimate.models.written import written_record
+from acclimate.models.metadata import model_metadata
 
 SPEC = "acclimate:wrn-26-1-bn"
 CLASSES = ClassList(("ant", "bee", "cat"))
@@ -48,7 +48,7 @@ def test_a_file_of_another_class_count(command, images, tmp_path: Path, capfd):
 @pytest.mark.parametrize("command", [0, 1])
 def test_a_file_that_knows_needs_no_telling(command, images, tmp_path: Path, capfd):
     file, loaded = tmp_path / "knows.safetensors", load(SPEC, num_classes=3)
-    record = written_record(replace(loaded, classes=CLASSES))
+    record = model_metadata(replace(loaded, classes=CLASSES))
     tensors_writer(loaded.model.state_dict(), record)(file)
     words = [*commands(images)[command], "--model", SPEC, "--weights", str(file)]
     assert main(words) == 0

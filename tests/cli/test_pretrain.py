@@ -1,4 +1,4 @@
-"""``acclimate pretrain``: trains, writes, goes on, and says what is wrong."""
+"""``acclimate pretrain``: trains, writes, resumes, and reports mistakes."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def test_a_target_seen_through_corruptions(capfd):
 def test_a_target_that_is_not_learnt_from_is_said_to_be_scored_alone(capfd, here):
     (here / "mnist-m-train.npz").unlink()
     assert pretrain("--dataset", "mnist", "--target", "mnist-m", "--out", "run", "--json") == 0
-    said = capfd.readouterr()
-    record = json.loads(said.out)
+    printed = capfd.readouterr()
+    record = json.loads(printed.out)
     assert record["target_learnt_from"] is False
     assert list(record["error"]) == ["source", "target"]
-    assert "note: vanilla does not learn from the target; mnist-m is only scored" in said.err
+    assert "note: vanilla does not learn from the target; mnist-m is only scored" in printed.err
     assert pretrain("--dataset", "mnist", "--out", "run", "--json") == 0
     alone = json.loads(capfd.readouterr().out)
     assert alone["notes"] == []
@@ -113,18 +113,18 @@ def test_a_trained_model_is_gone_on_with_and_the_summary_says_so(capfd):
     assert first["starts_from"] is None
     assert first["notes"] == []
     assert pretrain("--weights", "first/model.safetensors", "--out", "second", "--json") == 0
-    said = capfd.readouterr()
-    second = json.loads(said.out)
+    printed = capfd.readouterr()
+    second = json.loads(printed.out)
     assert second["starts_from"].startswith("first/model.safetensors")
     assert second["losses"][0] < first["losses"][0]
-    assert "goes on from weights that were trained before" in second["notes"][0]
-    assert f"note: {second['notes'][0]}" in said.err
+    assert "starts from weights that were trained before" in second["notes"][0]
+    assert f"note: {second['notes'][0]}" in printed.err
     assert pretrain("--out", "second") == 2
     assert "(weights: first/model.safetensors, now None)" in capfd.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
-def test_a_shipped_model_is_no_bare_architecture(capfd):
+def test_a_trained_model_is_no_bare_architecture(capfd):
     words = ["--model", "acclimate:wrn-26-1-mt-ct-mnist-usps", "--dataset", "mnist"]
     assert pretrain(*words, "--out", "run", "--json") == 0
     record = json.loads(capfd.readouterr().out)
@@ -152,7 +152,7 @@ def test_a_model_has_to_be_named(capfd):
 
 @pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "printed"),
     [
         ("--method augmx", "did you mean 'augmix'"),
         ("--method vanilla --set q=1", "unknown option 'q'"),
@@ -182,6 +182,6 @@ def test_a_model_has_to_be_named(capfd):
         ("--root nowhere", "nothing is there"),
     ],
 )
-def test_mistakes(words, said, capfd):
+def test_mistakes(words, printed, capfd):
     assert pretrain("--out", "run", *words.split()) == 2
-    assert said in capfd.readouterr().err
+    assert printed in capfd.readouterr().err

@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a machine that has not been told to stay offline."""
+    """An empty cache, and a machine that was not set to stay offline."""
     import huggingface_hub.constants
 
     # Newer clients ask the hub for a list of their own, once in a process: each test is to see it.

@@ -103,9 +103,11 @@ def test_weights_for_other_classes_than_a_function_settles(
 ) -> None:
     source = nn.Sequential(nn.Linear(2, 5), nn.BatchNorm1d(5))
     torch.save(source.state_dict(), tmp_path / "w.pth")
-    with pytest.raises(AcclimateError, match="for 5 classes, the model has 3 and takes no") as said:
+    with pytest.raises(
+        AcclimateError, match="for 5 classes, the model has 3 and takes no"
+    ) as refused:
         load(f"py:{user_module}:net", weights=tmp_path / "w.pth")
-    assert "num_classes" not in str(said.value)  # it would be refused
+    assert "num_classes" not in str(refused.value)  # it would be refused
 
 
 def test_a_path_from_the_home_folder(

@@ -178,11 +178,11 @@ def test_preprocessing_agrees_with_the_processor(
     record = preprocessing_from_hf(theirs.to_dict())
     assert record is not None
     ramp = np.linspace(0, 255, 500, dtype=np.float32)
-    picture = Image.fromarray(
+    image = Image.fromarray(
         np.broadcast_to(ramp[None, :, None], (400, 500, 3)).round().astype(np.uint8)
     )
-    expected = theirs(picture, return_tensors="pt")["pixel_values"][0]
-    ours = record.normalize(torch.from_numpy(record.fit(picture))[None])[0]
+    expected = theirs(image, return_tensors="pt")["pixel_values"][0]
+    ours = record.normalize(torch.from_numpy(record.fit(image))[None])[0]
     assert expected.shape == ours.shape
     # A level or two of 255: where a margin is odd the centres lie a pixel apart.
     torch.testing.assert_close(ours, expected, rtol=0, atol=3 / 255 / min(record.std))

@@ -80,13 +80,13 @@ def test_preprocessing_agrees_with_timms_own(timm: Any, name: str) -> None:
     config = timm.get_pretrained_cfg(name)
     data = timm.data.resolve_data_config(pretrained_cfg=config.to_dict())
     ramp = np.linspace(0, 255, 420, dtype=np.float32)
-    picture = Image.fromarray(
+    image = Image.fromarray(
         np.broadcast_to(ramp[None, :, None], (300, 420, 3)).round().astype(np.uint8)
     )
-    theirs = timm.data.create_transform(**data, is_training=False)(picture)
+    theirs = timm.data.create_transform(**data, is_training=False)(image)
     record = preprocessing_from_timm(data)
     assert record is not None
-    ours = record.normalize(torch.from_numpy(record.fit(picture))[None])[0]
+    ours = record.normalize(torch.from_numpy(record.fit(image))[None])[0]
     # A level or two of 255: where a margin is odd the centres lie a pixel apart.
     torch.testing.assert_close(ours, theirs, rtol=0, atol=3 / 255 / min(record.std))
 

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: which call may, what a refusal says, and what a damaged file does."""
+"""Resuming from a checkpoint: which call may, what a refusal reports, and a damaged file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rewrite(folder: Path, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "plan", "data", "said"),
+    ("method", "plan", "data", "message"),
     [
         (Vanilla(), Plan(epochs=3, batch_size=32, lr=0.05), "abc", r"\(epochs: 2, now 3\)"),
         (Vanilla(flip=False), PLAN, "abc", r"\(flip: True, now False\)"),
@@ -56,8 +56,8 @@ def rewrite(folder: Path, **changes: Any) -> None:
         (Vanilla(margin=0), Plan(epochs=2, batch_size=8, lr=0.05), "abc", "batch_size.*margin"),
     ],
 )
-def test_a_refusal_names_what_differs_and_nothing_else(folder, method, plan, data, said):
-    with pytest.raises(AcclimateError, match=f"another training.*{said}") as refused:
+def test_a_refusal_names_what_differs_and_nothing_else(folder, method, plan, data, message):
+    with pytest.raises(AcclimateError, match=f"another training.*{message}") as refused:
         train(net(), folder, method, plan, identity={"data": data})
     assert "weight_decay" not in str(refused.value)
     assert "choose another folder" in str(refused.value)
@@ -82,12 +82,12 @@ def test_options_that_came_later_do_not_keep_an_older_training_from_going_on(fol
 
 
 @pytest.mark.parametrize("method", [Dann(), SelfEnsembling()])
-def test_a_method_that_computes_otherwise_now_is_not_gone_on_with(method):
+def test_a_method_that_computes_differently_now_is_not_resumed(method):
     record = {"plan": {}, "method": repr(method), "revision": method.revision}
     assert differences(record, Plan(), method, {}) == []
     del record["revision"]
-    (said,) = differences(record, Plan(), method, {})
-    assert "revision: 1, now 2" in said
+    (message,) = differences(record, Plan(), method, {})
+    assert "revision: 1, now 2" in message
 
 
 def test_words_and_numbers_are_read_back_as_they_were():

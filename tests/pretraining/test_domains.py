@@ -39,8 +39,8 @@ def target_error(method: Method) -> float:
     plan = Plan(epochs=12, batch_size=64, lr=0.05)
     pretrain(model, load_examples(source), method, plan, target=BLURRED, progress=False)
     with torch.no_grad():
-        answers = model(PREPROCESSING.normalize(BLURRED_HELD_OUT)).argmax(dim=1).numpy()
-    return 100 * float((answers != TRUTH).mean())
+        predictions = model(PREPROCESSING.normalize(BLURRED_HELD_OUT)).argmax(dim=1).numpy()
+    return 100 * float((predictions != TRUTH).mean())
 
 
 @pytest.fixture(scope="module")

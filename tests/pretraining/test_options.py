@@ -15,7 +15,7 @@ from acclimate.pretraining.plan import sorted_options
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "said"),
+    ("kind", "options", "expected"),
     [
         *((Plan, {name: 0}, f"{name} > 0, got 0") for name in ("epochs", "batch_size", "lr")),
         (Plan, {"momentum": 2.0}, "momentum >= 0 and < 1, got 2.0"),
@@ -40,8 +40,8 @@ from acclimate.pretraining.plan import sorted_options
         (Dino, {"local_size": 0}, "local_size >= 1, got 0"),
     ],
 )
-def test_absurd_values(kind: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(AcclimateError, match=f"expected {said}"):
+def test_absurd_values(kind: Any, options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(AcclimateError, match=f"expected {expected}"):
         kind(**options)
 
 
@@ -69,13 +69,13 @@ def test_a_name_that_plan_and_method_share_needs_a_prefix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "expected"),
     [
         ("method.clip=1", "unknown option 'clip'"),
         ("recipe.margin=1", "unknown option 'recipe.margin'"),
         ("batch_size=3", "expected --batch-size 3"),
     ],
 )
-def test_words_without_a_place(word: str, said: str) -> None:
-    with pytest.raises(AcclimateError, match=said):
+def test_words_without_a_place(word: str, expected: str) -> None:
+    with pytest.raises(AcclimateError, match=expected):
         sorted_options([word], Vanilla, elsewhere=["batch_size"])

@@ -44,8 +44,8 @@ def test_it_learns(method):
     assert len(trained.losses) == 8
     assert trained.losses[-1] < 0.6 * trained.losses[0]
     with torch.no_grad():
-        answers = model(RECORD.normalize(data.images)).argmax(dim=1)
-    assert (answers == data.labels).double().mean() > 0.9
+        predictions = model(RECORD.normalize(data.images)).argmax(dim=1)
+    assert (predictions == data.labels).double().mean() > 0.9
 
 
 def test_same_seed_same_model():
@@ -128,9 +128,9 @@ def test_two_domains_are_learnt_together_and_gone_on_with(method, tmp_path):
     plan = Plan(epochs=3, batch_size=32, lr=0.05)
     whole, broken = net(), net()
     trained = pretrain(whole, examples(), method, plan, target=target(), progress=False)
-    if not isinstance(method, SelfEnsembling):  # its loss grows as its teacher gets sure
+    if not isinstance(method, SelfEnsembling):  # its loss grows as its teacher gets confident
         assert trained.losses[-1] < trained.losses[0]
-    # The heads are no part of the model that is handed back.
+    # The heads are no part of the model that is returned.
     assert set(whole.state_dict()) == set(net().state_dict())
     assert not any(module._forward_pre_hooks for module in whole.modules())
 

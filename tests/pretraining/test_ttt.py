@@ -63,8 +63,8 @@ def test_both_are_learnt_and_the_head_goes_on_teaching(tmp_path: Path) -> None:
     )
     held_out = PREPROCESSING.normalize(torch.from_numpy(HELD_OUT)[:, None])
     with torch.no_grad():
-        answers = model(held_out).argmax(dim=1).numpy()
-    assert (answers == TRUTH).mean() > 0.8
+        predictions = model(held_out).argmax(dim=1).numpy()
+    assert (predictions == TRUTH).mean() > 0.8
 
     path = tmp_path / "head.safetensors"
     save_file(trained.files["head.safetensors"], path)

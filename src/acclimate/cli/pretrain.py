@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.checkpoint import tensors_writer
     from acclimate.files import json_writer, write_files
     from acclimate.models.device import choose_device
-    from acclimate.models.written import written_record
+    from acclimate.models.metadata import model_metadata
     from acclimate.pretraining import load_examples, open_case, pretrain
     from acclimate.pretraining.starting import fitted_to, trained_before
 
@@ -154,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
         },
     }
     files = {out / name: tensors_writer(tensors) for name, tensors in trained.files.items()}
-    files[out / MODEL] = tensors_writer(half, written_record(loaded))
+    files[out / MODEL] = tensors_writer(half, model_metadata(loaded))
     files[out / SUMMARY] = json_writer(summary)
     write_files(files)
     if args.json:
@@ -200,7 +200,7 @@ def _notes(args: argparse.Namespace, loaded: LoadedModel, method: Method) -> lis
     weights = trained_before(loaded)
     if weights is not None:
         notes.append(
-            f"{args.model} goes on from weights that were trained before ({weights}); to train "
+            f"{args.model} starts from weights that were trained before ({weights}); to train "
             "from scratch, name a bare architecture (acclimate list models)"
         )
     if args.target is not None and not method.uses_target:

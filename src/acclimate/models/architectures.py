@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from torch import nn
 
@@ -15,14 +15,7 @@ from acclimate.models.networks.vision_transformer import VisionTransformer
 from acclimate.models.networks.wide_resnet import WideResNet
 from acclimate.models.record import LoadedModel
 
-__all__ = [
-    "ARCHITECTURES",
-    "CIFAR_PREPROCESSING",
-    "PAPER_NAMES",
-    "UNTRAINED",
-    "Architecture",
-    "cifar10_classes",
-]
+__all__ = ["ARCHITECTURES", "CIFAR_PREPROCESSING", "UNTRAINED", "cifar10_classes", "untrained"]
 
 # How the package feeds its own, as AugMix's code does. Others differ: kuangliu centres by
 # CIFAR-10's own means, RobustBench's "Standard" takes values of 0 to 1.
@@ -31,84 +24,48 @@ CIFAR_PREPROCESSING = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) *
 UNTRAINED = "untrained: give weights (weights=FILE, on the command line --weights FILE)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Architecture:
-    """A network without weights, by the class count it is made for.
+class Build(Protocol):
+    """A network for a class count."""
 
-    >>> print(ARCHITECTURES["wrn-26-1-gn"].untrained().describe())
-    wrn-26-1-gn
+    def __call__(self, *, classes: int) -> nn.Module: ...
+
+
+# The paper prints 1.5 million parameters for "WRN-26-1" and for "WRN-26-2": a depth-26 network has
+# that many at width 2 (1,456,858), and 366,938 at width 1. So its rows are wrn-26-2-bn and -gn.
+ARCHITECTURES: dict[str, Build] = {
+    "wrn-28-10": partial(WideResNet, 28, 10),
+    "wrn-40-2": partial(WideResNet, 40, 2),
+    **{
+        f"wrn-26-{width}-{norm}": partial(ResNet26, width, norm=norm)
+        for width in (1, 2, 16)
+        for norm in ("bn", "gn")
+    },
+    "resnet18-cifar": resnet18,
+    "resnet50-cifar": resnet50,
+    "vit-cifar": partial(VisionTransformer, size=32, patch=4, width=192, depth=6, heads=3),
+}
+
+
+def untrained(name: str, classes: int | None = None) -> LoadedModel:
+    """A network without weights; ten classes are CIFAR-10's, those of other counts are unknown.
+
+    >>> print(untrained("wrn-26-1-gn").describe())
+    acclimate:wrn-26-1-gn
       architecture   ResNet26, 366,938 parameters
       normalisation  25 GroupNorm
       preprocessing  32×32, mean (0.5, 0.5, 0.5), std (0.5, 0.5, 0.5)
       classes        10, airplane … truck
       weights        untrained: give weights (weights=FILE, on the command line --weights FILE)
     """
-
-    name: str
-    build: Callable[[int], nn.Module]
-
-    def untrained(self, classes: int | None = None) -> LoadedModel:
-        """The network as made; ten classes are CIFAR-10's, of any other count nothing is known."""
-        known = classes is None or classes == len(cifar10_classes())
-        return LoadedModel(
-            name=self.name,
-            model=self.build(len(cifar10_classes()) if classes is None else classes),
-            preprocessing=CIFAR_PREPROCESSING,
-            classes=cifar10_classes() if known else None,
-            source=UNTRAINED,
-        )
-
-
-def _depth26(width: int, norm: str) -> Architecture:
-    return Architecture(
-        name=f"wrn-26-{width}-{norm}",
-        build=lambda classes: ResNet26(width, norm=norm, classes=classes),
+    known = cifar10_classes()
+    count = len(known) if classes is None else classes
+    return LoadedModel(
+        name=f"acclimate:{name}",
+        model=ARCHITECTURES[name](classes=count),
+        preprocessing=CIFAR_PREPROCESSING,
+        classes=known if count == len(known) else None,
+        source=UNTRAINED,
     )
-
-
-def _wide(depth: int, width: int) -> Architecture:
-    return Architecture(
-        name=f"wrn-{depth}-{width}",
-        build=lambda classes: WideResNet(depth, width, classes=classes),
-    )
-
-
-ARCHITECTURES = {
-    architecture.name: architecture
-    for architecture in (
-        _wide(28, 10),
-        _wide(40, 2),
-        *(_depth26(width, norm) for width in (1, 2, 16) for norm in ("bn", "gn")),
-        Architecture(name="resnet18-cifar", build=lambda classes: resnet18(classes=classes)),
-        Architecture(name="resnet50-cifar", build=lambda classes: resnet50(classes=classes)),
-        Architecture(
-            name="vit-cifar",
-            build=lambda classes: VisionTransformer(
-                size=32, patch=4, width=192, depth=6, heads=3, classes=classes
-            ),
-        ),
-    )
-}
-
-PAPER_NAMES = {
-    "WRN-28-10 vanilla": "wrn-28-10",
-    "WRN-40": "wrn-40-2",
-    "WRN-40-2 AM": "wrn-40-2",
-    "WRN-26-1-BN": "wrn-26-2-bn",
-    "WRN-26-1-BN vanilla": "wrn-26-2-bn",
-    "WRN-26-1-GN": "wrn-26-2-gn",
-    "WRN-26-1-GN vanilla": "wrn-26-2-gn",
-    "WRN-26-2 DANN": "wrn-26-2-bn",
-    "WRN-26-16 vanilla": "wrn-26-16-bn",
-    "WRN-26-16 UDA-SS": "wrn-26-16-bn",
-    "WRN-26-16 DANN": "wrn-26-16-bn",
-}
-"""Which architecture stands behind a row of the paper's tables.
-
-The paper prints 1.5 million parameters for "WRN-26-1" and, in the same table, for "WRN-26-2": a
-depth-26 network has that many at width 2 (1,456,858), and 366,938 at width 1. So both mean width 2
-here, and ``wrn-26-1-bn`` is the network that its name says.
-"""
 
 
 def cifar10_classes() -> ClassList:

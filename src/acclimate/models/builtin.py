@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import cast
 
 from acclimate.errors import AcclimateError
-from acclimate.models.architectures import ARCHITECTURES, Architecture
+from acclimate.models.architectures import ARCHITECTURES, untrained
 from acclimate.models.checkpoints import checkpoints
 from acclimate.models.filling import colour_scale, fill
 from acclimate.models.networks.digits import load_digits_model
@@ -21,10 +21,10 @@ __all__ = ["builtin_names", "load_builtin", "register_builtin", "want_trained"]
 
 Maker = Callable[[], LoadedModel]
 
-_MODELS: Registry[Maker | Architecture] = Registry("acclimate model")
+_MODELS: Registry[Maker] = Registry("acclimate model")
 _MODELS.add("digits", load_digits_model)
-for _name, _architecture in ARCHITECTURES.items():
-    _MODELS.add(_name, _architecture)
+for _name in ARCHITECTURES:
+    _MODELS.add(_name, partial(untrained, _name))
 for _name, _checkpoint in checkpoints().items():
     _MODELS.add(_name, _checkpoint.load)
 
@@ -39,7 +39,7 @@ def register_builtin(name: str) -> Callable[[Maker], Maker]:
     >>> "doc-example" in builtin_names()
     True
     """
-    return cast("Callable[[Maker], Maker]", _MODELS.register(name))
+    return _MODELS.register(name)
 
 
 def builtin_names() -> list[str]:
@@ -65,21 +65,21 @@ def want_trained(spec: str, weights: str | Path | None = None) -> None:
 
 
 def load_builtin(request: Request) -> LoadedModel:
-    """Answer a request for one of the package's own models."""
-    entry = _MODELS[request.name]
-    if isinstance(entry, Architecture):
-        loaded = replace(entry.untrained(request.class_count), name=request.spec)
+    """One of the package's own models."""
+    if request.name in ARCHITECTURES:
+        loaded = untrained(request.name, request.class_count)
         return loaded if request.weights is None else _filled(loaded, request.weights, request)
+    make = _MODELS[request.name]
     no_class_count(request)
-    return with_weights(replace(entry(), name=request.spec), request)
+    return with_weights(replace(make(), name=request.spec), request)
 
 
 def _filled(loaded: LoadedModel, weights: Path, request: Request) -> LoadedModel:
-    """``loaded`` with the weights, fed as the file says where it says so; most files do not."""
+    """``loaded`` with the weights, and the mean and std of the file if it has them."""
     tensors = load_weights(weights, unsafe_pickle=request.unsafe_pickle)
     fill(loaded.model, tensors)
     scale, preprocessing = colour_scale(tensors), loaded.preprocessing
-    # Ten outputs are not always CIFAR-10's: the file does not say which classes they are.
+    # Ten outputs are not always CIFAR-10's: the file does not name them.
     loaded = replace(loaded, classes=None)
     if scale is None or preprocessing is None:
         return replace(loaded, source=f"{weights}, without mean and std: check those above")

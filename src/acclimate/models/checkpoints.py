@@ -58,7 +58,7 @@ class Checkpoint:
     def load(self) -> LoadedModel:
         """The network with its weights."""
         classes = ClassList(_class_names(self.classes))
-        model = ARCHITECTURES[self.architecture].build(len(classes))
+        model = ARCHITECTURES[self.architecture](classes=len(classes))
         fill(model, load_weights(_verified(f"{self.name}.safetensors", self.sha256)))
         return LoadedModel(
             name=f"acclimate:{self.name}",

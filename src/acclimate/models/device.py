@@ -26,7 +26,7 @@ def choose_device(device: str | torch.device | None) -> torch.device:
 
 
 def copy_model(model: nn.Module) -> nn.Module:
-    """A copy to learn in, so that the user's own model stays as it is."""
+    """A copy to learn in, so that the user's own model stays unchanged."""
     try:
         return copy.deepcopy(model)
     except Exception as error:

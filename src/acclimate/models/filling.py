@@ -1,4 +1,4 @@
-"""Fill a model with tensors by name, and say exactly what does not fit."""
+"""Fill a model with tensors by name, and report exactly what does not fit."""
 
 from __future__ import annotations
 
@@ -121,19 +121,15 @@ def _values(tensor: Tensor) -> tuple[float, ...]:
     return tuple(round(value, 6) for value in tensor.flatten().tolist())
 
 
-# What torch's AveragedModel keeps beside the "module." of all others.
-_AVERAGED = "n_averaged"
-
-
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, settled: bool = False) -> None:
     """Copy ``tensors`` into ``model``; every parameter and statistic must be there and fit.
 
     A prefix that all names share (``module.``, ``model.``, ``_orig_mod.``) is taken off where
-    that makes them match, and the layouts of other code bases (:mod:`acclimate.models.filling`)
-    are renamed where that does. Absent ``num_batches_tracked`` counters are fine; numbers that are
-    not finite, or not of a floating type where the model's are, are refused.
+    that makes them match, and the layouts of other code bases (:func:`to_ours`) are renamed where
+    that does. Absent ``num_batches_tracked`` counters are fine; numbers that are not finite, or
+    not of a floating type where the model's are, are refused.
 
-    ``settled`` says that the model takes no other class count, so that none is advised.
+    A model with ``settled`` takes no other class count, so that none is advised.
 
     >>> import torch
     >>> source, copy = nn.Linear(2, 3), nn.Linear(2, 3)
@@ -147,33 +143,84 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, settled: bool = Fal
     (weight: 3×2 in the file, 4×2 in the model)
     """
     expected = model.state_dict()
-    given = _as_named(tensors, expected)
-    missing = [name for name in expected if name not in given and not _is_counter(name)]
-    unexpected = [name for name in given if name not in expected and not _is_counter(name)]
-    mismatched = [
-        name for name in expected if name in given and expected[name].shape != given[name].shape
-    ]
-    if missing or unexpected or mismatched:
-        classes = _class_counts(mismatched, given, expected)
-        shapes = [f"{name}: {_shapes(given[name], expected[name])}" for name in mismatched]
-        if classes is not None and not missing and not unexpected:
-            raise AcclimateError(
-                f"the weights are for {classes[0]} classes, the model has {classes[1]}"
-                f"{_class_advice(classes[0], settled=settled)} ({shapes[0]})"
-            )
-        wanted = [name for name in expected if not _is_counter(name)]
-        found = sum(name in given and name not in mismatched for name in wanted)
-        raise AcclimateError(
-            f"the weights do not fit this {type(model).__name__}: {found} of {len(wanted)} "
-            "tensors match"
-            + _first_few("missing in the file", missing)
-            + _first_few("unknown to the model", unexpected)
-            + _first_few("of another shape", shapes)
-            + "; check that the file was made for this architecture"
-        )
+    given = _renamed(tensors, expected)
     used = {name: given[name] for name in expected if name in given}
+    _check_names_and_shapes(used, given, expected, type(model).__name__, settled=settled)
     _check_numbers(used, expected, {name for name, _ in model.named_buffers()})
     model.load_state_dict(used, strict=False)
+
+
+def _renamed(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """By the names that fit the model best: as given, less a common prefix, or as ``to_ours``."""
+    averaged = "n_averaged"  # torch's AveragedModel has it beside the "module." of all others
+    given = {k: v for k, v in tensors.items() if k != averaged or averaged in expected}
+    candidates = [given]
+    while given:
+        head, dot, _ = next(iter(given)).partition(".")
+        if not dot or not all(name.startswith(head + dot) for name in given):
+            break
+        given = {name.removeprefix(head + dot): value for name, value in given.items()}
+        candidates.append(given)
+    best = max(candidates, key=lambda names: len(names.keys() & expected.keys()))
+
+    def fit(names: Mapping[str, Tensor]) -> tuple[int, int]:
+        matching = len(names.keys() & expected.keys())
+        return matching, matching - len(names)
+
+    ours = to_ours(candidates[0])
+    return ours if fit(ours) > fit(best) else best
+
+
+def _check_names_and_shapes(
+    used: Mapping[str, Tensor],
+    given: Mapping[str, Tensor],
+    expected: Mapping[str, Tensor],
+    kind: str,
+    *,
+    settled: bool,
+) -> None:
+    def wanted(names: Iterable[str]) -> list[str]:
+        return [name for name in names if not name.endswith("num_batches_tracked")]
+
+    missing = wanted(name for name in expected if name not in given)
+    unexpected = wanted(name for name in given if name not in expected)
+    shapes = {
+        name: (value.shape, expected[name].shape)
+        for name, value in used.items()
+        if value.shape != expected[name].shape
+    }
+    if not (missing or unexpected or shapes):
+        return
+    mismatches = [
+        f"{name}: {_shape(ours)} in the file, {_shape(theirs)} in the model"
+        for name, (ours, theirs) in shapes.items()
+    ]
+    # Class counts are what differs if every mismatch is one and the same first dimension.
+    counts = {
+        (ours[0], theirs[0]) if ours and theirs and ours[1:] == theirs[1:] else None
+        for ours, theirs in shapes.values()
+    }
+    only = counts.pop() if len(counts) == 1 else None
+    if only is not None and not missing and not unexpected:
+        count, own = only
+        advice = (
+            f" and takes no other count; use one that is made for {count}"
+            if settled
+            else f"; make it for {count}: num_classes={count}, on the command line "
+            f"--num-classes {count}"
+        )
+        raise AcclimateError(
+            f"the weights are for {count} classes, the model has {own}{advice} ({mismatches[0]})"
+        )
+    fitting = [name for name in wanted(used) if name not in shapes]
+    raise AcclimateError(
+        f"the weights do not fit this {kind}: {len(fitting)} of {len(wanted(expected))} tensors "
+        "match"
+        + _first_few("missing in the file", missing)
+        + _first_few("unknown to the model", unexpected)
+        + _first_few("of another shape", mismatches)
+        + "; check that the file was made for this architecture"
+    )
 
 
 def _check_numbers(
@@ -184,7 +231,8 @@ def _check_numbers(
             continue
         if not value.is_floating_point():
             raise AcclimateError(
-                f"expected floating-point numbers in the weights, got {_kind(value)} for {name}; "
+                "expected floating-point numbers in the weights, got "
+                f"{str(value.dtype).removeprefix('torch.')} for {name}; "
                 "save them as float32 or float16"
             )
         # A mask that a model was made with is a buffer too, and minus infinity is what it holds.
@@ -201,67 +249,10 @@ def _finite(tensor: Tensor) -> bool:
     return bool(tensor.sum().isfinite()) or bool(torch.isfinite(tensor).all())
 
 
-def _kind(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-def _as_named(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The names as given, or as in the layout they are known by if those fit the model better."""
-    if _AVERAGED not in expected:
-        tensors = {name: value for name, value in tensors.items() if name != _AVERAGED}
-    given, ours = _without_prefix(tensors, expected), to_ours(tensors)
-
-    def fit(names: Mapping[str, Tensor]) -> tuple[int, int]:
-        matching = len(names.keys() & expected.keys())
-        return matching, matching - len(names)
-
-    return ours if fit(ours) > fit(given) else given
-
-
-def _without_prefix(
-    tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """The names as they are, or less what they all begin with if more of them match then."""
-    best = current = dict(tensors)
-    while current:
-        head, dot, _ = next(iter(current)).partition(".")
-        if not dot or not all(name.startswith(head + dot) for name in current):
-            break
-        current = {name.removeprefix(head + dot): value for name, value in current.items()}
-        if len(current.keys() & expected.keys()) > len(best.keys() & expected.keys()):
-            best = current
-    return best
-
-
-def _class_counts(
-    mismatched: list[str], given: Mapping[str, Tensor], expected: Mapping[str, Tensor]
-) -> tuple[int, int] | None:
-    """(in the file, in the model) if every mismatch is one and the same first dimension."""
-    pairs = [(given[name].shape, expected[name].shape) for name in mismatched]
-    if any(not ours or not theirs or ours[1:] != theirs[1:] for ours, theirs in pairs):
-        return None
-    counts = {(ours[0], theirs[0]) for ours, theirs in pairs}
-    return counts.pop() if len(counts) == 1 else None
-
-
-def _class_advice(count: int, *, settled: bool) -> str:
-    if settled:
-        return f" and takes no other count; use one that is made for {count}"
-    return f"; make it for {count}: num_classes={count}, on the command line --num-classes {count}"
-
-
-def _shapes(given: Tensor, expected: Tensor) -> str:
-    return f"{_shape(given)} in the file, {_shape(expected)} in the model"
-
-
-def _shape(tensor: Tensor) -> str:
-    return "×".join(map(str, tensor.shape)) or "one value"
+def _shape(shape: torch.Size) -> str:
+    return "×".join(map(str, shape)) or "one value"
 
 
 def _first_few(what: str, names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"; {what}: {', '.join(names[:3])}{more}" if names else ""
-
-
-def _is_counter(name: str) -> bool:
-    return name.endswith("num_batches_tracked")

@@ -26,7 +26,7 @@ _kept: list[torch.library.Library] = []
 
 
 def import_optional(package: str, *, extra: str) -> Any:
-    """The module ``package``, or an error that says which extra brings it.
+    """The module ``package``, or an error that names the extra that brings it.
 
     >>> import_optional("no_such_package", extra="models")
     Traceback (most recent call last):
@@ -74,7 +74,7 @@ def import_timm() -> Any:
 
 
 def hub_address() -> str:
-    """Where the hub is: the public one, or what HF_ENDPOINT says."""
+    """Where the hub is: the public one, or that of HF_ENDPOINT."""
     address: str = _hub("constants").ENDPOINT
     return address
 
@@ -96,7 +96,7 @@ def hub_answers() -> bool:
 
 @contextmanager
 def kept_offline(*, when: bool = True) -> Iterator[None]:
-    """Let the hub's client look into its cache alone, for a while.
+    """Let the hub's client use its cache alone, for a while.
 
     ``local_files_only`` is not enough: the client also asks the hub for things of its own.
     """

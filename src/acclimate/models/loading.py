@@ -1,4 +1,4 @@
-"""One door to models: a prefix says where a model comes from, a name says which."""
+"""Load a model by its spec: a prefix for where it comes from, and a name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import nn
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models.builtin import builtin_names, load_builtin
+from acclimate.models.metadata import read_metadata
 from acclimate.models.paper import load_paper, outline_paper, paper_names
 from acclimate.models.record import LoadedModel
 from acclimate.models.source_hf import load_hf, origin_hf, outline_hf
@@ -19,7 +20,6 @@ from acclimate.models.source_python import load_python
 from acclimate.models.source_timm import find_timm, preprocessing_of, timm_names
 from acclimate.models.source_torchvision import find_torchvision, torchvision_names
 from acclimate.models.sources import Entry, Origin, Request, Source, load_entry, outline_entry
-from acclimate.models.written import read_written
 
 __all__ = ["as_loaded", "list_models", "load", "origin", "outline"]
 
@@ -82,7 +82,7 @@ def load(
             ``acclimate:NAME``, ``paper:NAME`` or ``py:package.module:function``.
         weights: A file to fill the model with, in place of the published weights.
         num_classes: The class count of ``weights``, where it is not the architecture's own. Files
-            that this package trained say it themselves, with their classes and preprocessing.
+            that this package trained record it, with their classes and preprocessing.
         unsafe_pickle: Read files that hold Python objects; they can run code, so trust them.
 
     >>> load("resnet50")
@@ -101,34 +101,44 @@ def load(
         weights=file,
         num_classes=num_classes,
         unsafe_pickle=unsafe_pickle,
-        written=None if file is None else read_written(file),
+        metadata=None if file is None else read_metadata(file),
     )
-    loaded = _loaded(source, request)
+    loaded = _load_with_metadata(source, request)
     loaded.model.eval().float()
     return loaded
 
 
-def _loaded(source: Source, request: Request) -> LoadedModel:
-    """What the source makes, with what a weights file of this package says of itself."""
-    written, file = request.written, request.weights
-    if written is None or file is None:
+def _load_with_metadata(source: Source, request: Request) -> LoadedModel:
+    """The model, with the classes and the preprocessing that its weights file records."""
+    metadata, asked = request.metadata, request.num_classes
+    if metadata is None:
         return source.load(request)
-    if request.num_classes is not None:
-        written.check_count(request.num_classes, file)
+    if metadata.classes is not None and asked not in (None, len(metadata.classes)):
+        raise AcclimateError(
+            f"{request.weights} is for {len(metadata.classes)} classes by its record, got "
+            f"num_classes={asked} (--num-classes {asked}); leave it out"
+        )
     try:
-        return written.applied(source.load(request), file)
+        loaded = source.load(request)
     except AcclimateError as error:
-        if written.name == request.spec:
+        if metadata.name == request.spec:
             raise
-        raise AcclimateError(f"{error}; by its record it is for {written.name}") from error
+        raise AcclimateError(f"{error}; by its record it is for {metadata.name}") from error
+    recorded = {"its classes": metadata.classes, "its preprocessing": metadata.preprocessing}
+    names = " and ".join(name for name, value in recorded.items() if value is not None)
+    return replace(
+        loaded,
+        classes=metadata.classes or loaded.classes,
+        preprocessing=metadata.preprocessing or loaded.preprocessing,
+        source=f"{request.weights}, with {names}" if names else loaded.source,
+    )
 
 
 def outline(spec: str, *, num_classes: int | None = None) -> LoadedModel:
     """The model ``spec`` names as its library makes it, on the meta device: shapes, no weights.
 
     It needs no network and next to no memory; of ``hf:`` models the folder, or what was downloaded
-    before, must be there. Models of ``acclimate:`` and ``py:`` are loaded, since only loading tells
-    what they are.
+    before, must be there. Models of ``acclimate:`` and ``py:`` have no outline: they are loaded.
 
     >>> outline("acclimate:digits").name
     'acclimate:digits'

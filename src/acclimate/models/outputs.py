@@ -55,7 +55,7 @@ def find_classifier(model: nn.Module) -> tuple[str, nn.Module]:
     >>> find_classifier(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
     ('2', Linear(in_features=8, out_features=2, bias=True))
     """
-    own = getattr(model, "get_classifier", None)  # timm's models say it themselves
+    own = getattr(model, "get_classifier", None)  # timm's models have it
     if callable(own):
         layer = own()
         for name, module in model.named_modules():

@@ -35,7 +35,7 @@ _DINO = "vit-s16-dino"
 class PaperModel:
     """What is known of a model's weights; None and empty where nothing is published.
 
-    ``weights`` says who fetches them: a library, or the user, who gives a ``file``.
+    ``weights`` is who fetches them: a library, or the user, who gives a ``file``.
     ``sha256`` holds the beginnings of the published files' hashes, newest first.
     """
 
@@ -167,7 +167,7 @@ def _as_recorded(loaded: LoadedModel, record: PaperModel) -> LoadedModel:
 
 
 def _checked(record: PaperModel, path: Path) -> str:
-    """The path with what its hash says, checked before anything in the file is read."""
+    """The path, and whether it is the published file, before anything in it is read."""
     if not path.exists():
         raise AcclimateError(f"no weights file {path}; check the path, or {record.how_to_get()}")
     if not record.sha256 or not path.is_file() or not os.access(path, os.R_OK):
@@ -181,9 +181,9 @@ def _checked(record: PaperModel, path: Path) -> str:
         return f"{path} (the published file by its sha256)"
     if any(start in path.name for start in record.sha256):
         raise AcclimateError(
-            f"expected the sha256 of {path} to begin as its name says, got {digest[:8]}: it is "
+            f"expected the sha256 of {path} to begin as in its name, got {digest[:8]}: it is "
             f"damaged or not the published file. Download it again from {record.files[0]}, or "
-            "rename it if you mean to use it as it is"
+            "rename it to use it anyway"
         )
     return f"{path} (not the published file: its sha256 begins with {digest[:8]})"
 

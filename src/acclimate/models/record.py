@@ -1,4 +1,4 @@
-"""What loading a model gives: the module, and all it knows of its own input and output."""
+"""What loading a model returns: the module, its preprocessing, its classes, its source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LoadedModel"]
 class LoadedModel:
     """A model in eval mode and float32, with the record of how it was made.
 
-    ``name`` is the full spec (``timm:resnet50``), ``source`` says where the weights came from;
+    ``name`` is the full spec (``timm:resnet50``), ``source`` is where the weights came from;
     ``preprocessing`` and ``classes`` are None where nothing is recorded, never a guess.
 
     >>> print(LoadedModel(name="py:mine:net", model=nn.Linear(2, 3)).describe())

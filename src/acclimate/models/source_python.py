@@ -18,7 +18,7 @@ __all__ = ["load_python"]
 
 
 def load_python(request: Request) -> LoadedModel:
-    """Answer a request for a user's function; the current folder can be imported from."""
+    """The model of a user's function; the current folder can be imported from."""
     no_class_count(request)
     function = find_object(request.name)
     if isinstance(function, nn.Module) or not callable(function):

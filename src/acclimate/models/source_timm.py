@@ -78,7 +78,7 @@ def _classes(model: nn.Module) -> ClassList | None:
 
 
 def preprocessing_of(model: nn.Module) -> Preprocessing | None:
-    """What the record timm keeps on its modules says of their input; None without a record.
+    """The preprocessing in the record that timm keeps on its modules; None without a record.
 
     >>> preprocessing_of(nn.Linear(2, 2)) is None
     True
@@ -92,7 +92,7 @@ def preprocessing_of(model: nn.Module) -> Preprocessing | None:
 
 
 def preprocessing_from_timm(config: Mapping[str, Any]) -> Preprocessing | None:
-    """timm's data config as a record of ours; None, with a warning, where ours has no words for it.
+    """timm's data config as ours; None, with a warning, where ours cannot express it.
 
     >>> config = {"input_size": (3, 224, 224), "crop_pct": 0.95, "interpolation": "bicubic",
     ...           "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "crop_mode": "center"}

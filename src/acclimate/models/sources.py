@@ -15,9 +15,9 @@ from acclimate.data.labels import ClassList, imagenet_classes
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models.filling import fill
+from acclimate.models.metadata import Metadata
 from acclimate.models.record import LoadedModel
 from acclimate.models.weights import load_weights
-from acclimate.models.written import Written
 
 __all__ = [
     "Entry",
@@ -38,7 +38,7 @@ __all__ = [
 class Request:
     """What a user asked for: the spec, its part after the prefix, and the options of ``load``.
 
-    ``written`` is the record in the weights file, if it has one.
+    ``metadata`` is the record in the weights file, if it has one.
     """
 
     spec: str
@@ -46,19 +46,20 @@ class Request:
     weights: Path | None = None
     num_classes: int | None = None
     unsafe_pickle: bool = False
-    written: Written | None = None
+    metadata: Metadata | None = None
 
     @property
     def class_count(self) -> int | None:
         """The class count asked for, else that of the weights file, else None."""
-        if self.num_classes is not None or self.written is None or self.written.classes is None:
+        recorded = None if self.metadata is None else self.metadata.classes
+        if self.num_classes is not None or recorded is None:
             return self.num_classes
-        return len(self.written.classes)
+        return len(recorded)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a library's own record says that its weights come from; None where it does not.
+    """Where weights come from, by the library's own record; None is not recorded.
 
     ``hub`` is a name on the hub of Hugging Face, ``place`` an address or a folder.
     """
@@ -97,7 +98,7 @@ class Entry:
 class Source:
     """A prefix: how a model is loaded from there, and which names it has (None: not countable).
 
-    ``outline`` makes shapes without weights (None: only loading tells), ``origin`` says where the
+    ``outline`` makes shapes without weights (None: models must be loaded), ``origin`` is where
     weights would be fetched from (None: they are not fetched).
     """
 
@@ -206,7 +207,7 @@ def unknown_model(request: Request, names: Iterable[str]) -> AcclimateError:
 
 
 def unreachable(request: Request, what: str, error: Exception) -> AcclimateError:
-    """The error for published weights that could not be fetched, and the way without a network."""
+    """The error for published weights that could not be fetched; a file needs no network."""
     gist = str(error).strip().partition("\n")[0][:200]
     return AcclimateError(
         f"could not get {what} for {request.spec} ({type(error).__name__}: {gist}); without a "

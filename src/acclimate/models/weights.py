@@ -29,26 +29,11 @@ def load_weights(path: str | Path, *, unsafe_pickle: bool = False) -> dict[str, 
     """The tensors in a ``.safetensors`` or ``torch.save`` file, by name, on the CPU in float32.
 
     A training checkpoint's ``state_dict``, ``model``, ``model_state_dict`` or ``net`` entry is
-    unwrapped; numbers and words beside the tensors are passed over. Files that hold Python
-    objects beside tensors can run code when they are read; they are refused unless
-    ``unsafe_pickle`` says that the file is trusted.
+    unwrapped; numbers and strings beside the tensors are ignored. Files that hold Python
+    objects beside tensors can run code when they are read; they are refused without
+    ``unsafe_pickle``, for files you trust.
     """
     path = Path(path)
-    _check_is_there(path)
-    if path.suffix == ".safetensors":
-        tensors = _read_safetensors(path)
-    elif path.suffix in _PICKLED:
-        tensors = _tensors_of(_read_pickled(path, unsafe_pickle=unsafe_pickle), path)
-    else:
-        raise AcclimateError(
-            f"expected weights in a file ending in .safetensors, {', '.join(_PICKLED)}, got {path}"
-        )
-    if not tensors:
-        raise AcclimateError(f"no weights in {path}: the file is whole, but holds no tensors")
-    return {name: _float32(tensor.detach()) for name, tensor in tensors.items()}
-
-
-def _check_is_there(path: Path) -> None:
     if path.is_dir():
         raise AcclimateError(f"expected a weights file, got the folder {path}")
     if not path.exists():
@@ -57,13 +42,21 @@ def _check_is_there(path: Path) -> None:
         raise AcclimateError(f"the weights file {path} is empty; copy or download it again")
     if not os.access(path, os.R_OK):
         raise AcclimateError(f"the weights file {path} may not be read; check its permissions")
-
-
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise AcclimateError(_damaged(path, error)) from error
+    if path.suffix == ".safetensors":
+        try:
+            tensors = load_file(path)
+        except SafetensorError as error:
+            raise _damaged(path, error) from error
+    elif path.suffix in _PICKLED:
+        tensors = _tensors_of(_read_pickled(path, unsafe_pickle=unsafe_pickle), path)
+    else:
+        raise AcclimateError(
+            f"expected weights in a file ending in .safetensors, {', '.join(_PICKLED)}, got {path}"
+        )
+    if not tensors:
+        raise AcclimateError(f"no weights in {path}: the file is whole, but holds no tensors")
+    detached = {name: tensor.detach() for name, tensor in tensors.items()}
+    return {name: t.float() if t.is_floating_point() else t for name, t in detached.items()}
 
 
 def _read_pickled(path: Path, *, unsafe_pickle: bool) -> Any:
@@ -78,17 +71,16 @@ def _read_pickled(path: Path, *, unsafe_pickle: bool) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if not unsafe_pickle:
+            # The object torch would not read; the rest of its message is advice about torch.load.
+            found = re.search(r"GLOBAL (\S+)", str(error))
+            culprit = f" (it asks for {found[1]})" if found else ""
             raise AcclimateError(
                 f"{path} holds more than tensors, and reading it could run code hidden in it. "
                 "If you trust where it came from: unsafe_pickle=True, on the command line "
-                f"--unsafe-pickle{_culprit(error)}"
+                f"--unsafe-pickle{culprit}"
             ) from error
     except Exception as error:  # by where a file is cut, its reader stumbles over anything
-        raise AcclimateError(_damaged(path, error)) from error
-    return _read_trusted(path)
-
-
-def _read_trusted(path: Path) -> Any:
+        raise _damaged(path, error) from error
     try:
         return torch.load(path, map_location="cpu", weights_only=False)
     except (ImportError, AttributeError) as error:
@@ -97,7 +89,7 @@ def _read_trusted(path: Path) -> Any:
             "the file again with only its state_dict"
         ) from error
     except Exception as error:
-        raise AcclimateError(_damaged(path, error)) from error
+        raise _damaged(path, error) from error
 
 
 def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
@@ -141,19 +133,6 @@ def _without_notes(content: Mapping[Any, Any], path: Path) -> dict[str, Tensor]:
     return {key: value for key, value in content.items() if isinstance(value, Tensor)}
 
 
-def _float32(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor
-
-
-def _damaged(path: Path, error: Exception) -> str:
-    return f"{path} is damaged or cut short; copy or download it again ({_gist(error)})"
-
-
-def _gist(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
-
-
-def _culprit(error: Exception) -> str:
-    """The object torch would not read; the rest of its message is advice about torch.load."""
-    found = re.search(r"GLOBAL (\S+)", str(error))
-    return f" (it asks for {found[1]})" if found else ""
+def _damaged(path: Path, error: Exception) -> AcclimateError:
+    gist = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+    return AcclimateError(f"{path} is damaged or cut short; copy or download it again ({gist})")

@@ -1,4 +1,4 @@
-"""How source models are made: one training loop, and methods that say what it minimises."""
+"""How source models are made: one training loop, and methods that define its loss."""
 
 from acclimate.pretraining.augmix import AugMix
 from acclimate.pretraining.dann import Dann

@@ -1,4 +1,4 @@
-"""Domain-adversarial training: features by which source and target cannot be told apart."""
+"""Domain-adversarial training: features that source and target share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Reversed(torch.autograd.Function):
 
 
 def reversed_gradient(x: Tensor, strength: float) -> Tensor:
-    """The same numbers; in the backward pass their gradient is turned round.
+    """The same numbers; in the backward pass their gradient is reversed.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> reversed_gradient(x, 0.5).sum().backward()
@@ -53,12 +53,12 @@ def reversal(progress: float) -> float:
 class Dann(Relighting):
     """Domain-adversarial training (Ganin & Lempitsky 2015).
 
-    A head learns to tell source from target by the features; its gradient, turned round, teaches
-    the model features it cannot tell them by.
+    A head learns to distinguish source and target by the features; its gradient, reversed, teaches
+    the model features that do not distinguish them.
 
     Attributes:
-        strength: what the turned gradient grows to. 1, as published, is not the best for a deep
-            network, which fools the head with classes of the target that lie on other classes of
+        strength: what the reversed gradient grows to. 1, as published, is not the best for a deep
+            network, which fools the head with classes of the target mapped onto other classes of
             the source: from MNIST to MNIST-M with wrn-26-2-bn, ``intensity``, ``colour`` and
             ``margin=2`` (SGD at 0.02, 8 epochs, one seed) 34.1 % of the target end up wrong at 1,
             and 26.0 % at 0.1. How the head is shown the domains mattered less: one at a time,

@@ -95,7 +95,7 @@ class Case:
         return torch.cat(read) if read else None
 
     def identity(self) -> dict[str, Any]:
-        """What tells this data from other data."""
+        """What identifies this data."""
         targets = [each.fingerprint() for each in self.targets]
         return {
             "data": self.source.fingerprint(),
@@ -168,7 +168,7 @@ def open_case(
 def check_same_classes(dataset: str, source: ImageSource, target: str, other: ImageSource) -> None:
     """Refuse a target whose classes are known to be others, or in another order.
 
-    Data sets that are scored through a map of classes are left alone: the map says what fits.
+    Data sets that are scored through a map of classes are left alone: the map decides what fits.
     """
     if source.scoring is not None or other.scoring is not None:
         return

@@ -1,4 +1,4 @@
-"""What a way to train can decide, the augmentation most of them share, and the plain one."""
+"""What a training method defines, the augmentation most share, and the plain method."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Batch:
 
 
 class Method:
-    """A way to train: a frozen dataclass of its options.
+    """A training method: a frozen dataclass of its options.
 
     Subclasses write ``loss`` and, where they need them, the others. ``revision`` grows when the
     same options come to mean another computation: an older training is not resumed then.

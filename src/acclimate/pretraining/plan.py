@@ -83,7 +83,7 @@ def sorted_options(
 
 
 def _place(word: str, kinds: dict[str, Any]) -> tuple[str, str]:
-    """Whose option a word names: its prefix says it, or the only one that has it."""
+    """Whose option a word names: by its prefix, or the only one that has it."""
     prefix, dot, key = word.rpartition(".")
     asked = [prefix] if dot and prefix in kinds else list(kinds)
     name = key if dot and prefix in kinds else word

@@ -18,7 +18,7 @@ _UNKNOWN = LoadedModel.source
 
 
 def trained_before(loaded: LoadedModel) -> str | None:
-    """Where weights are from that were trained before; None where it knows of none.
+    """Where weights that were trained before are from; None if none are known.
 
     >>> trained_before(load("acclimate:wrn-26-1-bn")) is None
     True

@@ -179,7 +179,7 @@ class Stepper:
 
 
 def output_count(model: nn.Module) -> int | None:
-    """How many outputs a model has; None where its last layer does not say.
+    """How many outputs a model has; None where its last layer has no count.
 
     >>> output_count(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)))
     3

@@ -183,7 +183,7 @@ def pretrain(
         out: a folder for a checkpoint after every epoch; the same call resumes from it.
         identity: what else must be the same for a checkpoint to be resumed from (the data).
         compiled: run the model through ``torch.compile`` (worth it on a GPU, for many epochs); a
-            word names the backend, as there.
+            string names the backend.
         progress: show a bar on stderr.
     """
     if len(examples) < 2:

@@ -1,7 +1,7 @@
 """ResNets in their CIFAR form: a 3 × 3 stem without stride or pooling, then the four usual stages.
 
 The modules have the names of the widely used ``kuangliu/pytorch-cifar``, whose code the paper
-trained its ResNet18 and ResNet50 with, so that checkpoints made by it load as they are.
+trained its ResNet18 and ResNet50 with, so that checkpoints made by it load unchanged.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Bottleneck(nn.Module):
 
 
 class CifarResNet(nn.Module):
-    """A ResNet for small pictures, with ``counts`` blocks in its four stages.
+    """A ResNet for small images, with ``counts`` blocks in its four stages.
 
     >>> import torch
     >>> resnet18(classes=7).eval()(torch.zeros(1, 3, 32, 32)).shape

@@ -2,9 +2,9 @@
 
 They differ from a :class:`~acclimate.models.networks.wide_resnet.WideResNet` (6n + 4) in their
 shortcuts, which have no parameters: where a stage begins, the image is averaged down and the new
-channels
-are zeros. Batch norm or group norm; the norms are called ``bn`` in both cases, as in the code of
-test-time training and of UDA-SS, so that checkpoints of either load as they are.
+channels are
+zeros. Batch norm or group norm; the norms are called ``bn`` in both cases, as in the code of
+test-time training and of UDA-SS, so that checkpoints of either load unchanged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Block(nn.Module):
 class ResNet26(nn.Module):
     """Three stages of four blocks with 16, 32 and 64 times ``width`` channels.
 
-    ``norm`` is ``"bn"`` or ``"gn"`` (eight groups); ``channels`` is 1 for grey pictures. Width 1
+    ``norm`` is ``"bn"`` or ``"gn"`` (eight groups); ``channels`` is 1 for grey images. Width 1
     has 0.37 million parameters and width 2 the 1.5 million that the paper prints for "WRN-26-1".
 
     >>> [sum(p.numel() for p in ResNet26(width).parameters()) for width in (1, 2)]
@@ -85,7 +85,7 @@ class ResNet26(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def features(self, x: Tensor) -> Tensor:
-        """What the classifier sees: one vector a picture."""
+        """What the classifier sees: one vector per image."""
         x = self.layer3(self.layer2(self.layer1(self.conv1(x))))
         return F.relu(self.bn(x), inplace=True).mean(dim=(2, 3))
 

@@ -1,4 +1,4 @@
-"""A vision transformer (Dosovitskiy et al. 2021) in timm's layout, small enough for small pictures.
+"""A vision transformer (Dosovitskiy et al. 2021) in timm's layout, for small images.
 
 Parameters are called what timm calls them, so that its checkpoints of the same shape load as they
 are, and this package's load there.
@@ -18,7 +18,7 @@ _EPSILON = 1e-6
 
 
 class _Attention(nn.Module):
-    """Every token looks at every other one, in several subspaces at once."""
+    """Every token attends to every other one, in several subspaces at once."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class _Patches(nn.Module):
 class VisionTransformer(nn.Module):
     """Pre-norm blocks on patches and a class token, whose last state the classifier sees.
 
-    Made for square pictures of ``size`` px; for others, of any sides that ``patch`` divides, the
+    Made for square images of ``size`` px; for others, of any sides that ``patch`` divides, the
     learned positions are interpolated.
 
     >>> model = VisionTransformer(size=32, patch=4, width=192, depth=6, heads=3)
@@ -121,7 +121,7 @@ class VisionTransformer(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 # Not timm's 0.02, which is for wide networks: the blocks of a narrow one would add
-                # next to nothing, and the class tokens of all pictures be alike.
+                # next to nothing, and the class tokens of all images be alike.
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
 
@@ -129,7 +129,7 @@ class VisionTransformer(nn.Module):
         """What the classifier sees: the class token's last state."""
         if x.shape[2] % self.patch or x.shape[3] % self.patch:
             raise AcclimateError(
-                f"expected pictures whose sides {self.patch} divides, got {x.shape[2]}×{x.shape[3]}"
+                f"expected images whose sides {self.patch} divides, got {x.shape[2]}×{x.shape[3]}"
             )
         grid = self.patch_embed(x)
         tokens = torch.cat([self.cls_token.expand(len(x), -1, -1), grid.flatten(2).mT], dim=1)

@@ -1,4 +1,4 @@
-"""Wide residual networks for 32 × 32 pictures (Zagoruyko & Komodakis 2016), depth 6n + 4."""
+"""Wide residual networks for 32 × 32 images (Zagoruyko & Komodakis 2016), depth 6n + 4."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models import LoadedModel, load
 from acclimate.models.libraries import import_torchvision
-from acclimate.models.written import Written, read_written, written_record
+from acclimate.models.metadata import Metadata, model_metadata, read_metadata
 
 PETS = ClassList(("ant", "bee", "cat", "dog", "eel"), ids=("n1", "n2", "n3", "n4", "n5"))
 FED = Preprocessing(
@@ -34,7 +34,7 @@ FED = Preprocessing(
 
 
 def write(path: Path, loaded: LoadedModel) -> Path:
-    tensors_writer(loaded.model.state_dict(), written_record(loaded))(path)
+    tensors_writer(loaded.model.state_dict(), model_metadata(loaded))(path)
     return path
 
 
@@ -55,13 +55,13 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
 
 def test_what_is_written_is_read_back(tmp_path: Path, trained: LoadedModel) -> None:
     path = write(tmp_path / "model.safetensors", trained)
-    expected = Written(name="acclimate:wrn-26-1-bn", classes=PETS, preprocessing=FED)
-    assert read_written(path) == expected
+    expected = Metadata(name="acclimate:wrn-26-1-bn", classes=PETS, preprocessing=FED)
+    assert read_metadata(path) == expected
 
 
 def test_unknown_stays_unknown(tmp_path: Path) -> None:
     path = write(tmp_path / "m.safetensors", LoadedModel(name="py:a:b", model=nn.Linear(2, 2)))
-    assert read_written(path) == Written(name="py:a:b")
+    assert read_metadata(path) == Metadata(name="py:a:b")
 
 
 def test_an_architecture_gets_the_files_classes_and_their_count(
@@ -111,7 +111,7 @@ def test_another_architecture_says_which_it_is_for(tmp_path: Path, trained: Load
 def test_files_without_our_record(tmp_path: Path, record: Any) -> None:
     path = tmp_path / "model.safetensors"
     tensors_writer({"weight": torch.zeros(2)}, record)(path)
-    assert read_written(path) is None
+    assert read_metadata(path) is None
 
 
 def test_files_that_cannot_have_one_or_be_read(tmp_path: Path, trained: LoadedModel) -> None:
@@ -119,7 +119,7 @@ def test_files_that_cannot_have_one_or_be_read(tmp_path: Path, trained: LoadedMo
     path.write_bytes(path.read_bytes()[:-100])
     missing, pickled = tmp_path / "none.safetensors", tmp_path / "model.pth"
     torch.save({}, pickled)
-    assert [read_written(each) for each in (path, missing, pickled, tmp_path)] == [None] * 4
+    assert [read_metadata(each) for each in (path, missing, pickled, tmp_path)] == [None] * 4
     with pytest.raises(AcclimateError, match="damaged or cut short"):
         load("acclimate:wrn-26-1-bn", weights=path)
 
@@ -153,13 +153,13 @@ def test_a_damaged_record_is_said_to_be_so(tmp_path: Path, entry: Any) -> None:
     path = tmp_path / "model.safetensors"
     tensors_writer({"weight": torch.zeros(2)}, {"loads_as": entry})(path)
     with pytest.raises(AcclimateError, match=r"record .* in .*model\.safetensors is damaged"):
-        read_written(path)
+        read_metadata(path)
 
 
 def test_the_whole_of_what_is_damaged_above_is_read(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     tensors_writer({"weight": torch.zeros(2)}, {"loads_as": WHOLE})(path)
-    assert read_written(path) == Written(
+    assert read_metadata(path) == Metadata(
         name="acclimate:wrn-26-1-bn",
         classes=ClassList(("ant", "bee")),
         preprocessing=Preprocessing(size=(8, 8), mean=(0.5,), std=(0.5,)),
@@ -170,4 +170,4 @@ def test_text_that_is_no_json(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"weight": torch.zeros(2)}, path, metadata={"record": "cake"})
     with pytest.raises(AcclimateError, match=r"record .* in .*model\.safetensors is damaged"):
-        read_written(path)
+        read_metadata(path)
