@@ -44,7 +44,8 @@ from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.models import load
 from acclimate.models.device import copy_model
-from acclimate.report.phase_figures import real_network_figure
+from acclimate.report.charts import svg
+from acclimate.report.theory import real_network_figure
 from acclimate.table import Table
 from acclimate.theory import bound_on_student
 from acclimate.theory.many_points import simulate_points, slope
@@ -382,8 +383,8 @@ def _size(logits: Array) -> Array:
 def report(_: argparse.Namespace) -> None:
     """Write the figures, print the tables."""
     FIGURES.mkdir(exist_ok=True)
-    for name, svg in figures().items():
-        (FIGURES / name).write_text(svg, encoding="utf-8")
+    for name, drawn in figures().items():
+        (FIGURES / name).write_text(drawn, encoding="utf-8")
     print("\n\n".join(table() for table in TABLES))
 
 
@@ -400,7 +401,7 @@ def figures() -> dict[str, str]:
         "temperatures-linear.svg": ("linear student", linear),
     }
     return {
-        name: real_network_figure(run, baseline="batch_norm", who=who, ends=ENDS)
+        name: svg(real_network_figure(run, baseline="batch_norm", who=who, ends=ENDS))
         for name, (who, run) in runs.items()
     }
 

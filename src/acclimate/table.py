@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from typing import NamedTuple, TypeAlias
 
@@ -107,10 +108,12 @@ class Table:
 
     def html(self, *, sortable: bool = False) -> str:
         """A ``<table>``; sortable with a button for each column and numbers to sort by."""
+        numeric = self._numeric
         button = "<button type=button>{}</button>" if sortable else "{}"
         heads = "".join(f"<th scope=col>{button.format(escape(name))}</th>" for name in self.header)
         rows = "\n".join(
-            f"<tr>{''.join(map(_html_cell, row, self._numeric))}</tr>" for row in self.rows
+            f"<tr>{''.join(map(partial(_html_cell, sortable), row, numeric))}</tr>"
+            for row in self.rows
         )
         label = f' aria-label="{escape(self.title)}"' if self.title else ""
         return f"<table{label}><thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
@@ -161,8 +164,8 @@ def _styled(entry: Entry, escaped: Callable[[str], str], bold: str) -> str:
     return bold.format(words) if isinstance(entry, Number) and entry.bold else words
 
 
-def _html_cell(entry: Entry, numeric: bool) -> str:
+def _html_cell(sortable: bool, entry: Entry, numeric: bool) -> str:
     words = _styled(entry, escape, "<b>{}</b>")
-    if isinstance(entry, Number):
+    if sortable and isinstance(entry, Number):
         return f'<td class=n data-v="{entry.value:.6g}">{words}</td>'
     return f"<td{' class=n' if numeric else ''}>{words}</td>"

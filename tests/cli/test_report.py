@@ -13,7 +13,7 @@ import pytest
 from acclimate.bench import Result, Store
 from acclimate.cli import main
 from acclimate.data.digits import digits
-from acclimate.report import png
+from acclimate.report import charts
 from report_store import full_store, result
 
 
@@ -35,8 +35,7 @@ def test_a_page_figures_and_tables(full, capfd):
     assert "needs no server" in out
     assert Path("report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert Path("fig/reliability-1.svg").read_text().startswith("<svg")
-    if png.why_no_png() is None:
-        assert Path("fig/reliability-1.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("fig/reliability-1.png").read_bytes().startswith(b"\x89PNG")
     assert r"\toprule" in Path("tab/headline.tex").read_text()
     assert Path("tab/by-corruption.md").read_text().startswith("**Top-1 error %")
 
@@ -66,13 +65,6 @@ def test_json_says_what_was_written(full, capfd):
     assert "only model=*augmix*" in said["facts"]
 
 
-def test_figures_are_svg_where_png_cannot_be_made(full, capfd, monkeypatch):
-    monkeypatch.setattr(png, "why_no_png", lambda: "PNG needs resvg")
-    assert main(["report", full, "--figures", "fig"]) == 0
-    assert "SVG only. PNG needs resvg" in capfd.readouterr().out
-    assert {path.suffix for path in Path("fig").iterdir()} == {".svg"}
-
-
 def refused(capfd, *words: str) -> str:
     assert main(["report", *words]) == 2
     captured = capfd.readouterr()
@@ -95,6 +87,13 @@ def test_bad_input_is_refused_in_words(full, capfd):
     assert "nowhere.db" in refused(capfd, "nowhere.db")
     assert "no results with model=none-such" in refused(capfd, full, "--where", "model=none-such")
     assert "unknown column" in refused(capfd, full, "--where", "nope=1")
+
+
+def test_figures_need_the_extra_and_the_page_does_not(full, capfd, monkeypatch):
+    monkeypatch.setattr(charts, "find_spec", lambda name: None)
+    err = refused(capfd, full, "--figures", "fig")
+    assert "pip install 'acclimate[report]'; without --figures" in err
+    assert main(["report", full]) == 0
 
 
 def test_what_cannot_be_written_is_said(full, capfd, here):

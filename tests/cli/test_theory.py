@@ -9,17 +9,15 @@ from dataclasses import replace
 import pytest
 
 from acclimate.cli import main
-from acclimate.report.png import why_no_png
 from acclimate.theory.settings import FIGURES, MAIN_FIGURE
 from torch_free import run_without_torch
 
 NAMES = ["phase", "2p-momentum", "2p-standard", "2p-weight", "trajectories", "field"]
-NO_PNG = why_no_png()
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    room = "acclimate.report.theory_figures"
+    room = "acclimate.report.theory"
     monkeypatch.setattr(f"{room}.QUICK", 12)
     monkeypatch.setattr(f"{room}.MAIN_FIGURE", replace(MAIN_FIGURE, steps=100))
     fewer = {k: tuple(replace(s, steps=100) for s in series) for k, series in FIGURES.items()}
@@ -32,8 +30,7 @@ def test_page_and_figures(tmp_path, capfd):
     assert "panels: 100%" in err
     assert "theory.html" in out
     assert all(f"{name}.svg" in out for name in NAMES)
-    kinds = ["svg"] if NO_PNG else ["svg", "png"]
-    expected = {"theory.html", *(f"{name}.{kind}" for name in NAMES for kind in kinds)}
+    expected = {"theory.html", *(f"{name}.{kind}" for name in NAMES for kind in ("svg", "png"))}
     assert {path.name for path in (tmp_path / "a").iterdir()} == expected
 
 
@@ -42,10 +39,8 @@ def test_the_same_call_writes_the_same_bytes(tmp_path, capfd):
         words = ["--figures", "phase", "field", "phase", "--quick", "--json"]
         assert main(["theory", "--out", str(tmp_path / folder), *words]) == 0
         told = json.loads(capfd.readouterr().out)
-    kinds = ["svg"] if NO_PNG else ["svg", "png"]
-    figures = [f"{name}.{kind}" for name in ("phase", "field") for kind in kinds]
+    figures = [f"{name}.{kind}" for name in ("phase", "field") for kind in ("svg", "png")]
     assert told["written"] == ["theory.html", *figures]
-    assert told["no_png"] == NO_PNG
     hashes = [
         {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (tmp_path / f).iterdir()}
         for f in ("a", "b")
@@ -59,12 +54,13 @@ def test_the_page_alone_needs_no_torch_and_no_simulation(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["theory.html"]
 
 
-def test_without_resvg_it_says_so_and_writes_svg(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr("acclimate.report.png.find_spec", lambda name: None)
-    words = ["theory", "--out", str(tmp_path), "--figures", "trajectories", "--quiet"]
-    assert main(words) == 0
-    assert "SVG only. PNG needs resvg: pip install 'acclimate[plots]'" in capfd.readouterr().out
-    assert {p.suffix for p in tmp_path.iterdir()} == {".html", ".svg"}
+def test_figures_need_the_extra_and_the_page_does_not(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("acclimate.report.charts.find_spec", lambda name: None)
+    words = ["theory", "--out", str(tmp_path), "--quiet", "--figures"]
+    assert main([*words, "trajectories"]) == 2
+    assert "pip install 'acclimate[report]'; --figures none writes" in capfd.readouterr().err
+    assert main([*words, "none"]) == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["theory.html"]
 
 
 @pytest.mark.parametrize("place", ["file", "file/below", "\0"])

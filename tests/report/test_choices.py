@@ -12,8 +12,8 @@ from acclimate.bench.choices import read_choices
 from acclimate.bench.selection import LABEL_FREE, LEAVE_ONE_OUT, ORACLE, place_of
 from acclimate.data.corruptions import DEV
 from acclimate.errors import AcclimateError
-from acclimate.report.build import build_report
 from acclimate.report.choices import by_shift_table, choices_table
+from acclimate.report.page import build_report
 from acclimate.report.practices import practices
 from acclimate.report.regret import regret_table
 from acclimate.report.settings import panels

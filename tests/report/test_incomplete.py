@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from acclimate.bench import Job, Result, Store
-from acclimate.report.build import build_report
 from acclimate.report.means import compared
+from acclimate.report.page import build_report
 from acclimate.report.practices import practices
 from acclimate.report.settings import panels
 from acclimate.report.shown import choose

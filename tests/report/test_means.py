@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from acclimate.bench import Job, Result, Store
-from acclimate.report.build import build_report
 from acclimate.report.means import mean_error
-from acclimate.report.rate_grid import rate_grid
+from acclimate.report.page import build_report
+from acclimate.report.rates import rate_grid
 from acclimate.report.settings import panels
 from acclimate.report.shown import choose, side_by_side
 from report_store import rows, section, sweep
@@ -66,7 +66,7 @@ def test_all_rows_have_the_unadapted_error_of_the_model_as_it_is(tmp_path):
 def test_tables_plots_and_the_grid_agree(report):
     assert entries(report, "results", "after %") == [MEAN, MEAN]
     assert set(entries(report, "epochs", "top-1 error %")) == {MEAN}
-    assert entries(report, "balance", "most frequent answer %") == [pytest.approx(MEAN)]
+    assert entries(report, "balance", "most frequent prediction %") == [pytest.approx(MEAN)]
     assert entries(report, "rates", "error %") == [MEAN, MEAN + 5]
     assert entries(report, "rates", "unadapted %") == [MEAN, MEAN]
     assert entries(report, "rates", "start %") == [MEAN, MEAN]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acclimate.bench import Job, Result, Store
-from acclimate.report.build import build_report
+from acclimate.report.page import build_report
 from report_store import rows, section, sweep
 
 
@@ -44,7 +44,7 @@ def test_a_stream_shows_its_error_and_balance_part_by_part(tmp_path):
     (error,) = section(report, "epochs").figures
     assert [row["top-1 error %"] for row in rows(error.table)][::19] == ["40.00", "21.00"]
     (balance,) = section(report, "balance").figures
-    assert rows(balance.table)[-1]["most frequent answer %"] == "86.00"
+    assert rows(balance.table)[-1]["most frequent prediction %"] == "86.00"
 
 
 def test_a_stream_has_its_unadapted_errors_from_the_recipe_none(tmp_path):

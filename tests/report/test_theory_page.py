@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acclimate.report import theory_page as pages
-from acclimate.report.theory_page import theory_page
+from acclimate.report import theory as pages
+from acclimate.report.theory import theory_page
 from acclimate.theory import simulate, will_collapse
 from chromium import Chromium, find_chromium
 

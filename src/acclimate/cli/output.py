@@ -56,22 +56,18 @@ def write_file(path: Path, content: bytes) -> Path:
     return path
 
 
-def write_figure(folder: Path, name: str, svg: str, *, as_png: bool) -> list[Path]:
-    """A figure as SVG, and as PNG too."""
-    from acclimate.report.png import png
+def write_figure(folder: Path, name: str, spec: dict[str, Any]) -> list[Path]:
+    """A chart as SVG and as PNG."""
+    from acclimate.report.charts import png, svg
 
-    written = [write_file(folder / f"{name}.svg", svg.encode())]
-    if as_png:
-        written.append(write_file(folder / f"{name}.png", png(svg)))
-    return written
+    drawn = {"svg": svg(spec).encode(), "png": png(spec)}
+    return [write_file(folder / f"{name}.{kind}", content) for kind, content in drawn.items()]
 
 
-def say_written(written: Sequence[Path], *, no_png: str | None) -> None:
-    """Print the files, the first of which is a page, and why there are no PNG files."""
+def say_written(written: Sequence[Path]) -> None:
+    """Print the files, the first of which is a page."""
     for path in written:
         print(f"{path}  {path.stat().st_size / 1000:,.0f} kB")
-    if no_png is not None:
-        print(f"SVG only. {no_png}")
     print(f"Open {written[0]} in a browser; it needs no server and no network.")
 
 

@@ -13,7 +13,7 @@ from acclimate.cli.output import say_written, write_figure, write_file
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
-    from acclimate.report.build import Report
+    from acclimate.report.page import Report
 
 __all__ = ["add_parser"]
 
@@ -21,7 +21,7 @@ _DESCRIPTION = """\
 Turn a store of results into one page that opens from disk: tables, plots, run
 details, best practices. Plots and tables can be written for papers too.
 
-PNG needs pip install 'acclimate[plots]'; without it plots are SVG only.
+Plots need pip install 'acclimate[report]'; without it the page has tables only.
 
 examples:
   acclimate report sweep.db
@@ -56,11 +56,12 @@ def run(args: argparse.Namespace) -> int:
     """Write the page and what else is asked for, and say what was written."""
     from acclimate.bench import Store, conditions
     from acclimate.bench.choices import read_choices
-    from acclimate.report.build import build_report
-    from acclimate.report.page import report_page
-    from acclimate.report.png import why_no_png
+    from acclimate.report.charts import why_no_charts
+    from acclimate.report.page import build_report, report_page
 
     began = time.perf_counter()
+    if args.figures is not None and (missing := why_no_charts()) is not None:
+        raise AcclimateError(f"{missing}; without --figures, the page has the data in tables")
     out = Path(args.out).expanduser()
     store = Store(args.store, create=False)
     if out.resolve() == store.path.resolve():
@@ -69,19 +70,18 @@ def run(args: argparse.Namespace) -> int:
     choices = [read_choices(path) for path in args.choice]
     report = build_report(store, conditions(args.where), choices=choices)
     written = [write_file(out, report_page(report).encode())]
-    no_png = None if args.figures is None else why_no_png()
     if args.figures is not None:
         folder = Path(args.figures).expanduser()
         for figure in report.figures:
-            written += write_figure(folder, figure.name, figure.svg, as_png=no_png is None)
+            written += write_figure(folder, figure.name, figure.file())
     if args.tables is not None:
         written += _tables(report, Path(args.tables).expanduser())
     if args.json:
         facts = {"out": str(out), "bytes": out.stat().st_size, "facts": list(report.facts)}
-        named = {"written": [str(path) for path in written], "no_png": no_png}
+        named = {"written": [str(path) for path in written]}
         print(json.dumps({**facts, **named, "seconds": round(time.perf_counter() - began, 2)}))
         return 0
-    say_written(written, no_png=no_png)
+    say_written(written)
     return 0
 
 

@@ -13,7 +13,7 @@ from acclimate.cli.output import say_written, write_figure, write_file
 from acclimate.errors import AcclimateError, unknown_name
 
 if TYPE_CHECKING:
-    from acclimate.report.theory_figures import TheoryFigure
+    from acclimate.report.theory import TheoryFigure
 
 __all__ = ["add_parser"]
 
@@ -21,8 +21,8 @@ _DESCRIPTION = """\
 Why self-learning works or collapses: the paper's two-point model as figures,
 and as an interactive page.
 
-DIR/theory.html opens from disk. Figures are SVG, and PNG too with
-pip install 'acclimate[plots]'.
+DIR/theory.html opens from disk. Figures are SVG and PNG, and need
+pip install 'acclimate[report]'.
 
 examples:
   acclimate theory --out theory/
@@ -55,31 +55,31 @@ def run(args: argparse.Namespace) -> int:
     """Write the page, then the figures, and say what was written."""
     from tqdm import tqdm
 
-    from acclimate.report.png import why_no_png
-    from acclimate.report.theory_page import theory_page
+    from acclimate.report.charts import why_no_charts
+    from acclimate.report.theory import theory_page
 
     if not args.out:
         raise AcclimateError("expected --out DIR, got an empty name; '.' is the current folder")
     figures = _chosen(args.figures, quick=args.quick)
+    if figures and (missing := why_no_charts()) is not None:
+        raise AcclimateError(f"{missing}; --figures none writes the page alone")
     out = Path(args.out).expanduser()
     began = time.perf_counter()
     written = [write_file(out / "theory.html", theory_page().encode())]
-    no_png = why_no_png() if figures else None
     panels = sum(figure.panels for figure in figures)
     with tqdm(total=panels, desc="panels", unit="", disable=args.quiet or not panels) as bar:
         for figure in figures:
-            svg = figure.draw(bar.update)
-            written += write_figure(out, figure.name, svg, as_png=no_png is None)
+            written += write_figure(out, figure.name, figure.draw(bar.update))
     if args.json:
-        facts = {"out": str(out), "written": [path.name for path in written], "no_png": no_png}
+        facts = {"out": str(out), "written": [path.name for path in written]}
         print(json.dumps({**facts, "seconds": round(time.perf_counter() - began, 2)}))
         return 0
-    say_written(written, no_png=no_png)
+    say_written(written)
     return 0
 
 
 def _chosen(names: list[str] | None, *, quick: bool) -> list[TheoryFigure]:
-    from acclimate.report.theory_figures import theory_figures
+    from acclimate.report.theory import theory_figures
 
     known = {figure.name: figure for figure in theory_figures(quick=quick)}
     if not names or names == ["all"]:

@@ -1,4 +1,4 @@
-"""Reliability: how often a model is right, by how sure it says it is."""
+"""Reliability: how often a model is right, by how confident it is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
-from acclimate.report.axes import Axis
-from acclimate.report.figure import Curve, ReportFigure, curves_figure
-from acclimate.report.looks import looks
+from acclimate.report.charts import Curve, Figure, axis, lines, looks
 from acclimate.report.settings import Panel, Setting, panel_words, setting_words
 from acclimate.report.shown import side_by_side
 
@@ -18,7 +16,7 @@ __all__ = ["Pooled", "pooled", "reliability_figure"]
 
 _DRAWN = 0.001
 """Of all images, that a bin must hold for its accuracy to be more than chance."""
-_SHARES = tuple((float(share), str(share)) for share in range(0, 101, 20))
+_SHARES = range(0, 101, 20)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +65,7 @@ def reliability_figure(
     found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
     *,
     choices: Sequence[Choices] = (),
-) -> ReportFigure | None:
+) -> Figure | None:
     """A curve for each recipe; on the diagonal a model is as often right as it says."""
     shown, left_out = side_by_side(panel, found, choices=choices)
     curves, notes = [], []
@@ -78,12 +76,12 @@ def reliability_figure(
         recipe = chosen.setting.recipe
         words = setting_words(chosen.setting).removeprefix(recipe)
         name = f"{recipe}: ECE {curve.ece:.3f}{words}"
-        points = [(100 * sure, 100 * right) for sure, right in curve.points]
-        curves.append(Curve(name=name, recipe=recipe, points=points))
+        points = [(100 * confidence, 100 * right) for confidence, right in curve.points]
+        curves.append(Curve(name, recipe, points))
         notes.append(f"{recipe}: {curve.images:,} images pooled over corruptions and seeds.")
     if not curves:
         return None
-    return curves_figure(
+    return lines(
         curves,
         looks(found),
         name="reliability",
@@ -91,8 +89,8 @@ def reliability_figure(
         description="Accuracy by confidence. Calibration errors: "
         + "; ".join(curve.name for curve in curves)
         + ".",
-        x=Axis(label="confidence %", low=0, high=102, marks=_SHARES),
-        y=Axis(label="accuracy %", low=0, high=102, marks=_SHARES),
+        x=axis("confidence %", 0, 102, values=_SHARES),
+        y=axis("accuracy %", 0, 102, values=_SHARES),
         notes=[*notes, *left_out],
-        diagonal=True,
+        diagonal=102,
     )

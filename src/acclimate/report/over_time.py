@@ -1,134 +1,169 @@
-"""What happens over the epochs: the error before updates and after, and the balance of classes."""
+"""What happens over the epochs, or along a stream: the error, and the balance of classes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import floor
+from typing import TypeAlias
 
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
-from acclimate.report.axes import Axis
-from acclimate.report.figure import Curve, ReportFigure, curves_figure, padded
-from acclimate.report.looks import looks
+from acclimate.report.charts import Curve, Figure, Spec, axis, lines, looks, padded
 from acclimate.report.means import mean_error, mean_over_shifts
 from acclimate.report.settings import Panel, Setting, panel_words, setting_words
-from acclimate.report.shown import side_by_side
+from acclimate.report.shown import choose, side_by_side
 from acclimate.text import counted
 
-__all__ = ["balance_figure", "error_figure", "known", "means"]
+__all__ = ["balance_figure", "error_figure"]
 
-_Found = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
+_Found: TypeAlias = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
+_Values: TypeAlias = Callable[[Result], Sequence[float | None]]
+
+_ERROR, _LARGEST = "top-1 error %", "most frequent prediction %"
 
 
-def error_figure(
-    panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
-) -> ReportFigure | None:
-    """The error after each epoch (epoch 0: statistics alone), and before updates during it."""
+def error_figure(panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()) -> Figure | None:
+    """The error after each epoch (epoch 0: statistics alone), and before updates during it.
+
+    Of a stream: of the predictions in each part of it, each made before its update.
+    """
+    if panel.order:
+        curves = _along(panel, found, choices, "error", scale=1.0)
+        if not curves:
+            return None
+        return lines(
+            curves,
+            looks(found),
+            name="error-over-stream",
+            title=panel_words(panel, found),
+            description="Mean top-1 error of the online predictions by part of the stream, from "
+            f"{_span(curves)} percent.",
+            x=_SHARE,
+            y=axis(_ERROR, *padded(_heights(curves), least=0.0)),
+        )
     shown, left_out = side_by_side(panel, found, choices=choices)
     curves, flat, notes = [], [], []
     for chosen in shown:
         name, recipe = setting_words(chosen.setting), chosen.setting.recipe
-        after = means(chosen.results, _from_the_start)
-        online = means(chosen.results, lambda r: r.record.errors.before_update)
-        if not known(enumerate(after[1:])):
-            one = _as_it_comes(chosen.results)
+        after = _means(chosen.results, _from_the_start)
+        online = _means(chosen.results, lambda r: r.record.errors.before_update)
+        if not _known(enumerate(after[1:])):
+            one = _of_each_batch(chosen.results)
             flat += [] if one is None else [(name, recipe, one)]
             continue
-        points = known(enumerate(after))
-        curves.append(Curve(name=name, recipe=recipe, points=points))
-        # An epoch's online predictions are made on the way from the epoch before it.
-        points = known((epoch - 0.5, error) for epoch, error in enumerate(online, 1))
+        curves.append(Curve(name, recipe, _known(enumerate(after))))
+        # An epoch's online predictions are made between the epoch before it and its end.
+        points = _known((epoch - 0.5, error) for epoch, error in enumerate(online, 1))
         if points:
-            curves.append(Curve(name=name, recipe=recipe, points=points, second=True))
+            curves.append(Curve(name, recipe, points, online=True))
         notes.append(f"{name}: {chosen.why}; {counted(len(chosen.results), 'result')}.")
     if not curves:
         return None
-    last = max(point[0] for curve in curves for point in curve.points)
-    values = [point[1] for curve in curves for point in curve.points]
-    lines, near = _flat_lines(flat, values, last)
-    curves = [*lines, *curves]
-    low, high = padded([*values, *near], least=0.0)
-    return curves_figure(
-        curves,
+    last, values = _last(curves), _heights(curves)
+    # A line far off would press all others together; its name has its error instead.
+    far = max(values) + 2 * max(max(values) - min(values), 1.0)
+    level = [
+        Curve(name if error <= far else f"{name}: {error:.1f}, off the top", recipe,
+              [(0, error), (last, error)])
+        for name, recipe, error in flat
+    ]  # fmt: skip
+    near = [error for *_, error in flat if error <= far]
+    return lines(
+        [*level, *curves],
         looks(found),
         name="error-over-epochs",
         title=panel_words(panel, found),
-        description=(
-            "Mean top-1 error by epoch: solid after the epoch, dashed the online predictions, made "
-            f"before each update, from {min(values):.1f} to {max(values):.1f} percent."
-        ),
+        description="Mean top-1 error by epoch: solid after the epoch, dotted the online "
+        f"predictions, made before each update, from {_span(curves)} percent.",
         x=_epochs(last),
-        y=Axis(label="top-1 error %", low=low, high=high),
+        y=axis(_ERROR, *padded([*values, *near], least=0.0)),
         notes=[*notes, *left_out],
     )
 
 
 def balance_figure(
     panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
-) -> ReportFigure | None:
-    """How often the most frequent answer is given, at the start and after each epoch.
+) -> Figure | None:
+    """How frequent the most frequent prediction is: over the epochs, or along a stream.
 
     A collapse drives it up.
     """
-    shown, left_out = side_by_side(panel, found, choices=choices)
-    curves, notes = [], []
-    for chosen in shown:
-        largest = means(chosen.results, _largest)
-        if known(enumerate(largest[1:])):
+    notes: list[str] = []
+    if panel.order:
+        curves = _along(panel, found, choices, "largest", scale=100.0)
+    else:
+        shown, left_out = side_by_side(panel, found, choices=choices)
+        curves = []
+        for chosen in shown:
+            largest = _means(chosen.results, _largest)
+            if not _known(enumerate(largest[1:])):
+                continue
             name = setting_words(chosen.setting)
-            points = [(epoch, 100 * share) for epoch, share in known(enumerate(largest))]
-            curves.append(Curve(name=name, recipe=chosen.setting.recipe, points=points))
-            unused = means(chosen.results, lambda r: [each.unused for each in r.record.balance])
+            points = [(epoch, 100 * share) for epoch, share in _known(enumerate(largest))]
+            curves.append(Curve(name, chosen.setting.recipe, points))
+            unused = _means(chosen.results, lambda r: [each.unused for each in r.record.balance])
             if unused[-1] is not None:
-                notes.append(f"{name}: {unused[-1]:.1f} classes are never answered in the end.")
+                notes.append(f"{name}: {unused[-1]:.1f} classes are never predicted in the end.")
+        notes += left_out
     if not curves:
         return None
-    values = [point[1] for curve in curves for point in curve.points]
-    return curves_figure(
+    by = "part of the stream" if panel.order else "epoch"
+    return lines(
         curves,
         looks(found),
-        name="class-balance",
+        name="class-balance-over-stream" if panel.order else "class-balance",
         title=panel_words(panel, found),
-        description=(
-            "Share of the images that get the most frequent answer, by epoch, from "
-            f"{min(values):.1f} to {max(values):.1f} percent."
-        ),
-        x=_epochs(max(point[0] for curve in curves for point in curve.points)),
-        y=Axis(label="most frequent answer %", low=0, high=min(100, 1.15 * max(values))),
-        notes=[*notes, *left_out],
+        description=f"Share of the images that get the most frequent prediction, by {by}, from "
+        f"{_span(curves)} percent.",
+        x=_SHARE if panel.order else _epochs(_last(curves)),
+        y=axis(_LARGEST, 0, min(100, 1.15 * max(_heights(curves)))),
+        notes=notes,
     )
 
 
-def _as_it_comes(results: Sequence[Result]) -> float | None:
-    """The error of what learns nothing, with the statistics that curves have: of each batch."""
-    online = [(result, result.online_error) for result in results]
-    return mean_error(results) if (found := _mean(online)) is None else found
+_SHARE = axis("images met, % of the stream", 0, 102, values=range(0, 101, 20))
 
 
-def _flat_lines(
-    flat: Sequence[tuple[str, str, float]], values: Sequence[float], last: float
-) -> tuple[list[Curve], list[float]]:
-    """Lines of what has no epochs, and the errors of those the axis is to reach.
-
-    One far off would press all others together; its name has its error instead.
-    """
-    far = max(values) + 2 * max(max(values) - min(values), 1.0)
-    lines = [
-        Curve(
-            name=name if error <= far else f"{name}: {error:.1f}, off the top",
-            recipe=recipe,
-            points=[(0, error), (last, error)],
-        )
-        for name, recipe, error in flat
-    ]
-    return lines, [error for *_, error in flat if error <= far]
-
-
-def _epochs(last: float) -> Axis:
+def _epochs(last: float) -> Spec:
     whole = max(1, floor(last))
-    step = max(1, -(-whole // 8))
-    marks = tuple((float(n), str(n)) for n in range(0, whole + 1, step))
-    return Axis(label="epoch", low=-0.02 * whole, high=whole * 1.02, marks=marks)
+    ticks = range(0, whole + 1, max(1, -(-whole // 8)))
+    return axis("epoch", -0.02 * whole, whole * 1.02, values=ticks)
+
+
+def _along(
+    panel: Panel, found: _Found, choices: Sequence[Choices], value: str, *, scale: float
+) -> list[Curve]:
+    """A value in each part of a stream."""
+
+    def parts(result: Result) -> Sequence[float | None]:
+        return [getattr(span, value) for span in result.record.spans]
+
+    curves = []
+    for chosen in choose(panel, found, choices=choices):
+        means = _means(chosen.results, parts)
+        known = _known((100 * part / len(means), mean) for part, mean in enumerate(means, 1))
+        points = [(share, scale * mean) for share, mean in known]
+        if points:
+            curves.append(Curve(setting_words(chosen.setting), chosen.setting.recipe, points))
+    return curves
+
+
+def _heights(curves: Sequence[Curve]) -> list[float]:
+    return [height for curve in curves for _, height in curve.points]
+
+
+def _last(curves: Sequence[Curve]) -> float:
+    return max(at for curve in curves for at, _ in curve.points)
+
+
+def _span(curves: Sequence[Curve]) -> str:
+    return f"{min(_heights(curves)):.1f} to {max(_heights(curves)):.1f}"
+
+
+def _of_each_batch(results: Sequence[Result]) -> float | None:
+    """The error of what learns nothing, with the statistics that curves have: of each batch."""
+    online = _mean([(result, result.online_error) for result in results])
+    return mean_error(results) if online is None else online
 
 
 def _from_the_start(result: Result) -> Sequence[float | None]:
@@ -140,9 +175,7 @@ def _largest(result: Result) -> Sequence[float | None]:
     return [each.largest for each in (record.start_balance, *record.balance)]
 
 
-def means(
-    results: Sequence[Result], values: Callable[[Result], Sequence[float | None]]
-) -> list[float | None]:
+def _means(results: Sequence[Result], values: _Values) -> list[float | None]:
     """The mean at each place, of the results that go as far as any; None where one has nothing.
 
     Of some of them it would be of other images than the mean at the next place.
@@ -158,6 +191,6 @@ def _mean(numbers: Sequence[tuple[Result, float | None]]) -> float | None:
     return mean_over_shifts(there) if len(there) == len(numbers) else None
 
 
-def known(points: Iterable[tuple[float, float | None]]) -> list[tuple[float, float]]:
+def _known(points: Iterable[tuple[float, float | None]]) -> list[tuple[float, float]]:
     """The points at which there is something."""
     return [(at, value) for at, value in points if value is not None]

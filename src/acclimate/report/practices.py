@@ -13,7 +13,7 @@ from acclimate.bench.job import UNADAPTED, Job, Options
 from acclimate.bench.record import Result
 from acclimate.report.chosen import State, given_for, judged, searched_values
 from acclimate.report.means import compared
-from acclimate.report.rate_grid import rate_of
+from acclimate.report.rates import rate_of
 from acclimate.report.settings import Panel, Setting, panel_words
 from acclimate.text import option_words
 

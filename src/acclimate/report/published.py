@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -15,10 +15,7 @@ from acclimate.paper import Available, Scope, measured, plan_cell
 from acclimate.paper.plan import longest_runs
 from acclimate.paper.tables import Cell, tables
 from acclimate.parts.base import PARTS
-from acclimate.report.axes import Axis, Frame, axes, inside
-from acclimate.report.colours import SERIES
-from acclimate.report.figure import TOP, WIDTH, ReportFigure, finished, grid, padded
-from acclimate.report.marks import dots, line
+from acclimate.report.charts import Figure, scatter
 from acclimate.report.shown import Chosen
 from acclimate.table import Table, number_entry
 
@@ -139,7 +136,7 @@ def _weights(results: Iterable[Result]) -> dict[str, str]:
     }
 
 
-def published_figure(points: Sequence[PublishedPoint]) -> ReportFigure | None:
+def published_figure(points: Sequence[PublishedPoint]) -> Figure | None:
     """A dot for each number; on the diagonal both agree.
 
     >>> published_figure([]) is None
@@ -150,19 +147,6 @@ def published_figure(points: Sequence[PublishedPoint]) -> ReportFigure | None:
     """
     if not points:
         return None
-    low, high = padded([v for p in points for v in (p.published, p.measured)], least=0.0)
-    side = WIDTH - 58 - 16
-    frame = Frame(
-        left=58, top=TOP, width=side, height=side,
-        x=Axis(label="published %", low=low, high=high),
-        y=Axis(label="measured %", low=low, high=high),
-    )  # fmt: skip
-    groups = {small: [p for p in points if p.small == small] for small in _smalls(points)}
-    drawn = [
-        dots(frame, [p.published for p in each], [p.measured for p in each], colour=colour)
-        for colour, each in zip(SERIES, groups.values(), strict=False)
-    ]
-    diagonal = line(frame, [low, high], [low, high], colour="#888888", width=1, dash="4 4")
     title = f"{len(points):,} numbers of the paper, published and measured"
     rows = [
         [
@@ -180,13 +164,19 @@ def published_figure(points: Sequence[PublishedPoint]) -> ReportFigure | None:
         header=["cell", "published", "measured", "difference", "version"],
         rows=rows,
     ).first(_LISTED, rest="acclimate reproduce shows whole tables")
-    svg = finished(
-        [inside(frame, [grid(frame), diagonal, *drawn]), axes(frame)],
-        height=TOP + side + 46,
+    drawn = [
+        {"label": p.label, "published": p.published, "measured": p.measured,
+         "line": p.small or "whole"}
+        for p in points
+    ]  # fmt: skip
+    groups = [small or "whole" for small in sorted({p.small for p in points})]
+    return Figure(
+        name="published-and-measured",
         title=title,
         description=_apart(points),
+        spec=scatter(drawn, groups=groups),
+        table=table,
     )
-    return ReportFigure(name="published-and-measured", title=title, svg=svg, table=table)
 
 
 def _apart(points: Sequence[PublishedPoint]) -> str:
@@ -197,7 +187,3 @@ def _apart(points: Sequence[PublishedPoint]) -> str:
     some = f"Those measured in full ({len(gaps):,} of {len(points):,})"
     which = "They" if len(gaps) == len(points) else some
     return f"{which} differ by {fmean(gaps):.1f} on average, by {max(gaps):.1f} at most."
-
-
-def _smalls(points: Sequence[PublishedPoint]) -> Iterator[str]:
-    return iter(sorted({point.small for point in points}))

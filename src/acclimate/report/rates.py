@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
-
-import numpy as np
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from acclimate.bench.record import Result
-from acclimate.report.axes import Axis, Frame, axes, inside
-from acclimate.report.colours import CHANGE
-from acclimate.report.figure import TOP, WIDTH, ReportFigure, finished
-from acclimate.report.marks import cells
-from acclimate.report.rate_grid import Grid, rate_grid, rate_of, usable
+from acclimate.bench.selection import states_of
+from acclimate.report.charts import Figure, Spec, heat_map
+from acclimate.report.means import fullest, mean_over_shifts
 from acclimate.report.settings import Panel, Setting, panel_words, setting_words
-from acclimate.report.svg import element, group, text
 from acclimate.table import Table, number_entry
 
-__all__ = ["rate_figure", "rate_groups"]
+__all__ = ["rate_figure", "rate_groups", "rate_of"]
 
-_LEFT, _ROW, _COLUMNS, _ROWS = 70, 34, 8, 12
-_WORSE = "#c2185b"
+_COLUMNS, _ROWS = 8, 12
 _FULL = 0.25
 """Of the error at the start: what differs by that much, or more, takes the full colour."""
 _T = TypeVar("_T")
@@ -56,12 +50,9 @@ def rate_groups(
     ]
 
 
-def rate_figure(title: str, results: Sequence[Result]) -> ReportFigure:
+def rate_figure(title: str, results: Sequence[Result]) -> Figure:
     """A heat map. A run of ten epochs has the errors after one to nine as well."""
-    return _figure(*rate_grid(results), title)
-
-
-def _figure(grid: Grid, unlike: int, title: str) -> ReportFigure:
+    grid, unlike = rate_grid(results)
     rates = sorted({rate for rate, _ in grid})
     epochs = sorted({epoch for _, epoch in grid})
     shown, drawn = _some(epochs, _COLUMNS), _some(rates, _ROWS)
@@ -84,10 +75,13 @@ def _figure(grid: Grid, unlike: int, title: str) -> ReportFigure:
     notes = [f"{left_out} of the places are not drawn, only listed."] if left_out else []
     if unlike:
         notes.append(f"{unlike} more are left out: they did not run on all that the others ran on.")
-    return ReportFigure(
+    return Figure(
         name="learning-rate-by-epoch",
         title=title,
-        svg=_draw(grid, drawn, shown, title, f"{worse} of {len(grid)} are worse than unadapted."),
+        description="Mean top-1 error by learning rate and number of epochs, yellow where "
+        "learning lowered it and purple where learning raised it. "
+        f"{worse} of {len(grid)} are worse than unadapted.",
+        spec=_drawn(grid, drawn, shown),
         table=Table(
             name="learning-rate-by-epoch",
             title=f"{title}: top-1 error % by learning rate and epoch",
@@ -110,59 +104,109 @@ def _some(values: Sequence[_T], most: int) -> list[_T]:
     """At most so many of the values, the first and the last among them."""
     if len(values) <= most:
         return list(values)
-    places = np.unique(np.rint(np.linspace(0, len(values) - 1, most)).astype(int))
+    last = len(values) - 1
+    places = dict.fromkeys(round(last * part / (most - 1)) for part in range(most))
     return [values[place] for place in places]
 
 
-def _draw(grid: Grid, rates: Sequence[float], epochs: Sequence[int], title: str, said: str) -> str:
-    gains = np.full((len(rates), len(epochs)), np.nan)
-    for i, rate in enumerate(rates):
-        for j, epoch in enumerate(epochs):
-            if (rate, epoch) in grid:
-                gains[i, j] = grid[rate, epoch].start - grid[rate, epoch].error
+def _drawn(grid: Grid, rates: Sequence[float], epochs: Sequence[int]) -> Spec:
+    cells = [(rate, epoch) for rate in rates for epoch in epochs if (rate, epoch) in grid]
+    rows = []
+    for rate, epoch in cells:
+        mean = grid[rate, epoch]
+        rows.append({
+            "rate": rate_words(rate), "epochs": str(epoch), "error": round(mean.error, 2),
+            "start": round(mean.start, 2), "unadapted": round(mean.unadapted, 2),
+            "collapsed": f"{mean.collapsed} of {mean.runs}", "worse": mean.error > mean.unadapted,
+            "words": f"{mean.error:.1f}{'†' if mean.collapsed else ''}",
+        })  # fmt: skip
+    fallen = any(mean.collapsed for mean in grid.values())
+    title = ["epochs", *(["† somewhere fewer than half of the classes in use"] if fallen else [])]
     # The same in all figures: a point that was lost must not look like the collapse of another.
     most = _FULL * max(mean.start for mean in grid.values()) or 1.0
-    height = _ROW * len(rates)
-    frame = Frame(
-        left=_LEFT, top=TOP, width=WIDTH - _LEFT - 16, height=height,
-        x=Axis(label="epochs", low=0, high=len(epochs),
-               marks=tuple((j + 0.5, str(e)) for j, e in enumerate(epochs))),
-        y=Axis(label="", low=0, high=len(rates),
-               marks=tuple((i + 0.5, rate_words(r)) for i, r in enumerate(rates))),
-    )  # fmt: skip
-    edges_x, edges_y = range(len(epochs) + 1), range(len(rates) + 1)
-    marks = [cells(frame, list(edges_x), list(edges_y), gains, CHANGE, low=-most, high=most)]
-    wide = frame.width / len(epochs)
-    for i, j in zip(*np.nonzero(~np.isnan(gains)), strict=True):
-        gain, mean = gains[i, j], grid[rates[i], epochs[j]]
-        x, y = frame.place(j + 0.5, i + 0.5)
-        # A class of the page's style would win over a plain attribute.
-        ink = "#fff" if gain < -0.6 * most else "#222"
-        words = f"{mean.error:.1f}{'†' if mean.collapsed else ''}"
-        style = f"fill:{ink};font-size:{11 if wide > 36 else 9}px"
-        marks.append(text(float(x), float(y) + 4, words, text_anchor="middle", style=style))
-        if mean.error > mean.unadapted:
-            box = {"x": j * wide + 2, "y": (len(rates) - i - 1) * _ROW + 2}
-            marks.append(element("rect", **box, width=wide - 4, height=_ROW - 4, fill="none",
-                                 stroke=_WORSE, stroke_width=2))  # fmt: skip
-    below, key = TOP + height + 52, []
-    if any(mean.error > mean.unadapted for mean in grid.values()):
-        box = {"x": _LEFT, "y": below - 6, "width": 22, "height": 12}
-        key.append(element("rect", **box, fill="none", stroke=_WORSE, stroke_width=2))
-        key.append(text(_LEFT + 28, below + 4, "worse than the unadapted model"))
-        below += 20
-    if any(mean.collapsed for mean in grid.values()):
-        key.append(text(_LEFT, below + 4, "† somewhere fewer than half of the classes in use"))
-        below += 20
-    # Further out than an axis has it, since rates are long.
-    name = group(
-        [text(0, 0, "learning rate", text_anchor="middle")],
-        transform=f"translate(16 {TOP + height / 2:.2f}) rotate(-90)",
+    return heat_map(rows, most=most, title=title)
+
+
+class _Mean(NamedTuple):
+    """Of so many runs: after the epoch, of the source model, and with nothing learnt.
+
+    Collapsed are those that predict fewer than half of the classes they predicted at the start.
+    """
+
+    error: float
+    unadapted: float
+    start: float
+    runs: int
+    collapsed: int
+
+
+Grid: TypeAlias = dict[tuple[float, int], _Mean]
+_Runs: TypeAlias = dict[tuple[float, int], list[tuple[Result, tuple[float, float, float, bool]]]]
+
+
+def rate_of(result: Result) -> float | None:
+    """The learning rate of a run: as recorded in full, else as it was asked for."""
+    asked = dict(result.job.options).get("optimizer.lr")
+    rate = asked if result.record.rate is None else result.record.rate
+    return float(rate) if isinstance(rate, int | float) and rate > 0 else None
+
+
+def usable(result: Result) -> bool:
+    """Whether a run can stand in a grid."""
+    return (
+        rate_of(result) is not None
+        and result.unadapted_error is not None
+        and any(error is not None for error in result.record.errors.after_epoch)
     )
-    return finished(
-        [inside(frame, marks), axes(frame), name, *key],
-        height=below - 4,
-        title=title,
-        description="Mean top-1 error by learning rate and number of epochs, yellow where "
-        f"learning lowered it and purple where learning raised it. {said}",
-    )
+
+
+def rate_grid(results: Sequence[Result]) -> tuple[Grid, int]:
+    """Means over shifts and seeds; of runs that differ in their length alone the longest counts.
+
+    All are of the same shifts and seeds; how many places were left out, not having all of these.
+    """
+    longest: dict[tuple[float, str | None, int], Result] = {}
+    for result in results:
+        rate = rate_of(result)
+        if rate is None or not usable(result):
+            continue
+        run = (rate, result.job.shift, result.job.seed)
+        longest[run] = max(longest.get(run, result), result, key=_epochs)
+    gathered: _Runs = {}
+    for (rate, _, _), result in longest.items():
+        states = states_of(result)
+        for epoch, error in enumerate(result.record.errors.after_epoch, 1):
+            if error is not None and result.unadapted_error is not None:
+                start = result.record.errors.start
+                source = result.unadapted_error
+                began = source if start is None else start
+                found = (error, source, began, states[epoch].collapsed)
+                gathered.setdefault((rate, epoch), []).append((result, found))
+    grid = {
+        place: _Mean(
+            error=mean_over_shifts((run, found[0]) for run, found in runs),
+            unadapted=mean_over_shifts((run, found[1]) for run, found in runs),
+            start=mean_over_shifts((run, found[2]) for run, found in runs),
+            runs=len(runs),
+            collapsed=sum(found[3] for _, found in runs),
+        )
+        for place, runs in _on_the_same(gathered).items()
+    }
+    return grid, len(gathered) - len(grid)
+
+
+def _on_the_same(gathered: _Runs) -> _Runs:
+    ran = {
+        place: frozenset((run.job.shift, run.job.seed) for run, _ in runs)
+        for place, runs in gathered.items()
+    }
+    on = fullest(ran.values())
+    return {
+        place: [each for each in runs if (each[0].job.shift, each[0].job.seed) in on]
+        for place, runs in gathered.items()
+        if on <= ran[place]
+    }
+
+
+def _epochs(result: Result) -> int:
+    return len(result.record.errors.after_epoch)

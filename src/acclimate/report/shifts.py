@@ -10,8 +10,7 @@ from acclimate.bench.job import UNADAPTED
 from acclimate.bench.record import Result
 from acclimate.bench.table import needed, ordered
 from acclimate.metrics.mean import mean
-from acclimate.report.axes import Axis, Frame, axes, inside
-from acclimate.report.figure import TOP, WIDTH, ReportFigure, finished, padded, short
+from acclimate.report.charts import Figure, dumbbells, looks
 from acclimate.report.headline import (
     COVERAGE,
     GROUPS,
@@ -20,19 +19,13 @@ from acclimate.report.headline import (
     dimension_entry,
     done_in,
 )
-from acclimate.report.looks import Look, looks
-from acclimate.report.marks import dot_ink, dots
 from acclimate.report.means import mean_over_shifts
 from acclimate.report.settings import Panel, Setting, panel_words, setting_words
 from acclimate.report.shown import side_by_side
-from acclimate.report.svg import element, text
 from acclimate.table import Entry, Table, number_entry
 from acclimate.text import counted
 
 __all__ = ["dumbbell_figure", "shift_tables"]
-
-_LEFT, _ROW = 132, 22
-_APART, _SPREAD = 0.14, 0.7  # of a row: two dots, and all of it
 
 
 def shift_tables(store: Store, where: Sequence[Condition] = ()) -> list[Table]:
@@ -79,7 +72,7 @@ def dumbbell_figure(
     found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
     *,
     choices: Sequence[Choices] = (),
-) -> ReportFigure | None:
+) -> Figure | None:
     """The unadapted error and that of each recipe, corruption by corruption."""
     series: dict[str, dict[str, float]] = {}
     page = looks(found)
@@ -100,10 +93,12 @@ def dumbbell_figure(
     if not shifts:
         return None
     title = panel_words(panel, found)
-    return ReportFigure(
+    means = [f"{name} {mean(list(errors.values())):.1f} percent" for name, errors in series.items()]
+    return Figure(
         name="error-by-corruption",
         title=title,
-        svg=_draw(series, drawn, shifts, title),
+        description=f"Mean over these corruptions: {', '.join(means)}.",
+        spec=dumbbells(series, drawn, rows=shifts),
         table=Table(
             name="error-by-corruption",
             title=f"{title}: mean top-1 error % by corruption",
@@ -112,59 +107,6 @@ def dumbbell_figure(
             notes=[*notes, *left_out],
         ),
     )
-
-
-def _draw(
-    series: Mapping[str, Mapping[str, float]],
-    drawn: Mapping[str, Look],
-    shifts: Sequence[str],
-    title: str,
-) -> str:
-    low, high = padded([e for errors in series.values() for e in errors.values()], least=0.0)
-    height = _ROW * len(shifts)
-    rows = Axis(label="", low=0, high=len(shifts), marks=tuple(
-        (len(shifts) - i - 0.5, short(name, 18)) for i, name in enumerate(shifts)
-    ))  # fmt: skip
-    frame = Frame(
-        left=_LEFT, top=TOP, width=WIDTH - _LEFT - 16, height=height,
-        x=Axis(label="top-1 error %", low=low, high=high), y=rows,
-    )  # fmt: skip
-    marks = []
-    for i, shift in enumerate(shifts):
-        values = [errors[shift] for errors in series.values() if shift in errors]
-        y = len(shifts) - i - 0.5
-        (a, b), (at, _) = frame.place([min(values), max(values)], [y, y])
-        bar = f"M{a:.2f} {at:.2f}H{b:.2f}"
-        marks.append(element("path", class_="grid", d=bar, stroke_width=3))
-    apart = min(_APART, _SPREAD / len(series))
-    for number, (name, errors) in enumerate(series.items()):
-        # A little apart: of two with the same error the one below would not be seen.
-        middle = 0.5 + apart * (number - (len(series) - 1) / 2)
-        places = [
-            (errors[s], len(shifts) - i - middle) for i, s in enumerate(shifts) if s in errors
-        ]
-        marks.append(dots(frame, *zip(*places, strict=True), colour=drawn[name].colour, radius=5,
-                          ring=drawn[name].again > 0))  # fmt: skip
-    below = TOP + height + 56
-    key = [
-        element(
-            "circle",
-            cx=_LEFT + 8,
-            cy=below + 18 * i,
-            r=5,
-            **dot_ink(drawn[name].colour, ring=drawn[name].again > 0),
-        )
-        + text(_LEFT + 22, below + 18 * i + 4, short(name, 38))
-        for i, name in enumerate(series)
-    ]
-    ends = {name: mean(list(errors.values())) for name, errors in series.items()}
-    return finished(
-        [inside(frame, marks), axes(frame), *key],
-        height=below + 18 * len(series) - 2,
-        title=title,
-        description="Mean over these corruptions: "
-        + ", ".join(f"{name} {value:.1f} percent" for name, value in ends.items()) + ".",
-    )  # fmt: skip
 
 
 def _by_shift(results: Sequence[Result]) -> dict[str, float]:

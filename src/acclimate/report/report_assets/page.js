@@ -43,3 +43,22 @@ for (const input of document.querySelectorAll("input[type=search]")) {
       `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
   });
 }
+
+// Charts: drawn when they come into view, and again when the reader's system turns dark or light.
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+function draw(box) {
+  const config = structuredClone(themes[dark.matches ? "dark" : "light"]);
+  const spec = JSON.parse(box.firstElementChild.textContent);
+  // A legend begins where the plot does, to the right of the axis.
+  config.legend.labelLimit = box.clientWidth - (spec.encoding?.y?.axis?.labelLimit ?? 40) - 30;
+  const place = box.querySelector("div") ?? box.appendChild(document.createElement("div"));
+  place.style.width = "100%";
+  vegaEmbed(place, spec, {config, renderer: "svg", actions: false, logLevel: 1, tooltip: {theme: dark.matches ? "dark" : "light"}});
+}
+
+if (window.vegaEmbed) {
+  const boxes = [...document.querySelectorAll(".chart")];
+  boxes.forEach(draw);
+  dark.addEventListener("change", () => boxes.forEach(draw));
+}

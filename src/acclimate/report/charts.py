@@ -1,0 +1,401 @@
+"""Charts as Vega-Lite: rows of numbers become specifications, which pages, SVG and PNG show.
+
+Specifications are plain dictionaries: the grammar is the same as through altair, and the one
+package that is needed (vl-convert, in the extra ``report``) brings what draws them, in a browser
+and without one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.util import find_spec
+from math import ceil, floor, log10
+from textwrap import wrap
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from acclimate.bench.job import UNADAPTED
+from acclimate.errors import AcclimateError
+from acclimate.report.settings import Panel, Setting, ranked
+from acclimate.table import Table, number_entry
+
+__all__ = [
+    "CHANGE", "DARK", "ERROR", "LIGHT", "SERIES", "Curve", "Figure", "Look", "Spec", "axis",
+    "browser_script", "dumbbells", "grey_line", "heat_map", "lines", "looks", "padded", "png",
+    "scatter", "svg", "why_no_charts",
+]  # fmt: skip
+
+Spec: TypeAlias = dict[str, Any]
+_P = TypeVar("_P")
+
+# Colours that differ for the colour-blind too, on light and on dark paper.
+ERROR = ("#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154")
+"""Viridis from the good end (yellow) to the bad (purple)."""
+CHANGE = ("#542788", "#998ec3", "#f2f0ea", "#f5cf4d", "#d99a00")
+"""Worse (purple), as before, better (yellow)."""
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
+"""For lines and dots, by Okabe and Ito."""
+_GREY = "#888888"
+_WORSE = "#c2185b"
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_DASHES = ([1, 0], [8, 3], [4, 3], [10, 3, 2, 3], [2, 2], [6, 2, 2, 2, 2, 2])
+_FONTS = "system-ui, 'DejaVu Sans', 'Noto Sans', 'Liberation Sans', Arial, Helvetica, sans-serif"
+_WIDTH = 420  # pixels of a file; a page has the width of its column
+_MISSING = "charts need vl-convert: pip install 'acclimate[report]'"
+
+
+def _config(ink: str, rule: str, grid: str) -> Spec:
+    ticks = {"domainColor": rule, "tickColor": rule, "gridColor": grid}
+    words = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12}
+    return {
+        "background": None,
+        "font": _FONTS,
+        "axis": {
+            **ticks,
+            **words,
+            "titleFontWeight": "normal",
+            "labelOverlap": "greedy",
+            "labelFlush": False,
+        },
+        "legend": {**words, "orient": "bottom", "columns": 1, "title": None, "labelLimit": 380},
+        "title": {"color": ink, "fontSize": 13, "anchor": "start", "frame": "group"},
+        "view": {"stroke": rule},
+    }
+
+
+LIGHT = _config("#222222", "#777777", "#dddddd")
+DARK = _config("#dddddd", "#999999", "#383c44")
+
+# A file follows the reader's system as well: rules of a style win over attributes.
+_DARK_FILE = (
+    "@media (prefers-color-scheme:dark){svg>rect{fill:#16181d}"
+    ".role-axis text,.role-legend text,.role-title text{fill:#ddd}"
+    ".role-axis-grid line{stroke:#383c44}}"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A chart, its data, its description in words, and the name it is saved under."""
+
+    name: str
+    title: str
+    description: str
+    spec: Spec
+    table: Table
+
+    def file(self) -> Spec:
+        """The specification with its title and a fixed width, for a file."""
+        about = {"title": wrap(self.title, 52), "description": self.description}
+        return {**self.spec, **about, "width": _WIDTH}
+
+
+class Curve(NamedTuple):
+    """A line: its name, whose it is, its points, and whether these are of online predictions."""
+
+    name: str
+    recipe: str
+    points: Sequence[tuple[float, float]]
+    online: bool = False
+
+
+class Look(NamedTuple):
+    """How a recipe is drawn."""
+
+    colour: str
+    shape: str
+    dash: tuple[int, ...]
+
+
+def looks(found: Mapping[Panel, Iterable[Setting]]) -> dict[str, Look]:
+    """By recipe, of all that a page has: a chart that lacks one must not recolour the others.
+
+    The unadapted model is grey. Past the last colour, the first comes again with other marks.
+
+    >>> panel = Panel("wrn", "", "cifar10", "", "cifar", 0, "test", 0)
+    >>> [look.colour for look in looks({panel: [Setting("none"), Setting("ent")]}).values()]
+    ['#888888', '#0072b2']
+    """
+    recipes = {setting.recipe for settings in found.values() for setting in settings}
+    coloured = sorted((r for r in recipes if r != UNADAPTED), key=lambda r: ranked(Setting(r)))
+    chosen = {UNADAPTED: Look(_GREY, "circle", (1, 0))}
+    for number, recipe in enumerate(coloured):
+        again, place = divmod(number, len(SERIES))
+        kind = again % len(_SHAPES)
+        chosen[recipe] = Look(SERIES[place], _SHAPES[kind], tuple(_DASHES[kind]))
+    return chosen
+
+
+def padded(values: Sequence[float], *, least: float | None = None) -> tuple[float, float]:
+    """The range of an axis: a little more than that of its values.
+
+    >>> padded([10.0, 20.0]), padded([5.0])
+    ((9.4, 20.6), (4.5, 5.5))
+    """
+    low, high = min(values), max(values)
+    space = 0.06 * (high - low) or max(0.1 * abs(high), 0.5)
+    low = low - space
+    return (low if least is None else max(low, least)), high + space
+
+
+def axis(
+    title: str | Sequence[str],
+    low: float,
+    high: float,
+    *,
+    values: Sequence[float] | None = None,
+    log: bool = False,
+) -> Spec:
+    """A quantitative axis over a range, with ticks at ``values`` or at round numbers."""
+    scale = {"domain": [low, high], "nice": False, "zero": False, "type": "log" if log else None}
+    if log:
+        first, last = (log10(end) for end in (low, high))
+        values = values or [10.0**k for k in range(ceil(first - 1e-9), floor(last + 1e-9) + 1)]
+    ticks = {"tickCount": 6} if values is None else {"values": list(values)}
+    return {
+        "type": "quantitative",
+        "title": title,
+        "scale": {name: value for name, value in scale.items() if value is not None},
+        "axis": {**({"format": "~g", "grid": False} if log else {}), **ticks},
+    }
+
+
+def _series(names: Sequence[str], drawn: Sequence[Look]) -> dict[str, Spec]:
+    """Colour, marks and dashes by the field ``line``, with one legend, to be clicked."""
+    ranges = {
+        "color": [look.colour for look in drawn],
+        "shape": [look.shape for look in drawn],
+        "strokeDash": [list(look.dash) for look in drawn],
+    }
+    return {
+        channel: {"field": "line", "type": "nominal", "title": None,
+                  "scale": {"domain": list(names), "range": values}}
+        for channel, values in ranges.items()
+    }  # fmt: skip
+
+
+_CLICKED = {"name": "clicked", "select": {"type": "point", "fields": ["line"]}, "bind": "legend"}
+_FADED = {"condition": {"param": "clicked", "value": 1}, "value": 0.1}
+
+
+def lines(
+    curves: Sequence[Curve],
+    drawn: Mapping[str, Look],
+    *,
+    name: str,
+    title: str,
+    description: str,
+    x: Spec,
+    y: Spec,
+    notes: Sequence[str] = (),
+    diagonal: float | None = None,
+) -> Figure:
+    """Lines with dots; those of online predictions are thin and dotted, in their recipe's colour.
+
+    With ``diagonal``, a line from zero to there and there.
+    """
+    by_name = {curve.name: drawn[curve.recipe] for curve in curves}
+    both = any(curve.online for curve in curves)
+    values = [
+        {
+            "line": curve.name,
+            "kind": "online" if curve.online else "after",
+            "x": round(a, 3),
+            "y": round(b, 3),
+        }
+        for curve in curves
+        for a, b in curve.points
+    ]
+    of = _series(list(by_name), list(by_name.values()))
+    after, online = ({"filter": f"datum.kind == '{kind}'"} for kind in ("after", "online"))
+    told = [
+        {"field": "line", "title": "line"},
+        *([{"field": "kind", "title": "kind"}] if both else []),
+        {"field": "x", "title": x["title"], "format": ".4~g"},
+        {"field": "y", "title": y["title"], "format": ".2f"},
+    ]
+    where = {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
+    marks = {**where, "color": of["color"], "opacity": _FADED, "tooltip": told}
+    spec: Spec = {
+        "width": "container",
+        "height": 230,
+        "data": {"values": values},
+        "layer": [
+            *([grey_line([(0, 0), (diagonal, diagonal)], x, y)] if diagonal else []),
+            {"transform": [after], "mark": {"type": "line", "clip": True},
+             "encoding": {**where, "color": of["color"], "strokeDash": of["strokeDash"],
+                          "opacity": _FADED}},
+            *([{"transform": [online],
+                "mark": {"type": "line", "clip": True, "strokeDash": [2, 3], "strokeWidth": 1.5,
+                         "point": {"size": 18}}, "encoding": marks}] if both else []),
+            {"params": [_CLICKED], "transform": [after],
+             "mark": {"type": "point", "filled": True, "size": 45, "clip": True},
+             "encoding": {**marks, "shape": of["shape"]}},
+        ],
+    }  # fmt: skip
+    rows = [
+        [curve.name, *(["online" if curve.online else "after"] if both else []),
+         number_entry(a, text=f"{a:.4g}"), number_entry(b, digits=2)]
+        for curve in curves
+        for a, b in curve.points
+    ]  # fmt: skip
+    header = ["line", *(["kind"] if both else []), x["title"], y["title"]]
+    table = Table(name=name, title=title, header=header, rows=rows, notes=notes)
+    return Figure(name=name, title=title, description=description, spec=spec, table=table)
+
+
+def grey_line(points: Sequence[tuple[float, float]], x: Spec, y: Spec) -> Spec:
+    """A dashed line to compare with, as a layer."""
+    return {
+        "data": {"values": [{"x": a, "y": b} for a, b in points]},
+        "mark": {"type": "line", "color": _GREY, "strokeDash": [4, 4], "strokeWidth": 1},
+        "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}},
+    }
+
+
+def dumbbells(
+    series: Mapping[str, Mapping[str, float]], drawn: Mapping[str, Look], *, rows: Sequence[str]
+) -> Spec:
+    """A dot for each series in each of the rows."""
+    values: list[Spec] = [
+        {"line": name, "row": row, "value": round(errors[row], 3)}
+        for row in rows
+        for name, errors in series.items()
+        if row in errors
+    ]
+    low, high = padded([each["value"] for each in values], least=0.0)
+    x, of = axis("top-1 error %", low, high), _series(list(series), [drawn[n] for n in series])
+    y = {"field": "row", "type": "nominal", "title": None, "sort": None,
+         "scale": {"paddingInner": 0.35, "paddingOuter": 0.2},
+         "axis": {"labelLimit": 120, "grid": False}}  # fmt: skip
+    told = [
+        {"field": "row", "title": "corruption"},
+        {"field": "line", "title": "recipe"},
+        {"field": "value", "title": "error %", "format": ".1f"},
+    ]
+    ends = [{"op": op, "field": "value", "as": op} for op in ("min", "max")]
+    return {
+        "width": "container",
+        "height": max(24, 5 * len(series)) * len(rows),
+        "data": {"values": values},
+        "encoding": {"y": y},
+        "layer": [
+            {"transform": [{"aggregate": ends, "groupby": ["row"]}],
+             "mark": {"type": "rule", "color": _GREY, "opacity": 0.4, "strokeWidth": 3},
+             "encoding": {"x": {"field": "min", **x}, "x2": {"field": "max"}}},
+            # A little apart: of two with the same error the one below would not be seen.
+            {"params": [_CLICKED], "mark": {"type": "point", "filled": True, "size": 75},
+             "encoding": {"x": {"field": "value", **x},
+                          "yOffset": {"field": "line", "type": "nominal", "sort": list(series)},
+                          "color": of["color"], "shape": of["shape"], "opacity": _FADED,
+                          "tooltip": told}},
+        ],
+    }  # fmt: skip
+
+
+def heat_map(rows: Sequence[Spec], *, most: float, title: Sequence[str]) -> Spec:
+    """Cells by epoch and learning rate: colour follows the gain, full at ``most`` either way.
+
+    ``rows`` have the words of ``epochs`` and ``rate`` (highest last), the errors ``error``,
+    ``start`` and ``unadapted``, whether that is ``worse``, and the ``words`` to write.
+    """
+    epochs = sorted({row["epochs"] for row in rows}, key=int)
+    place = {
+        "x": {"field": "epochs", "type": "ordinal", "sort": epochs, "title": list(title),
+              "axis": {"labelAngle": 0}},
+        "y": {"field": "rate", "type": "ordinal", "sort": None, "title": "learning rate"},
+    }  # fmt: skip
+    scale = {"domain": [-most, -most / 2, 0, most / 2, most], "range": list(CHANGE),
+             "interpolate": "rgb", "clamp": True}  # fmt: skip
+    told = {"rate": "learning rate", "epochs": "epoch", "error": "error %", "start": "start %",
+            "unadapted": "unadapted %", "collapsed": "collapsed"}  # fmt: skip
+    frame: Spec = {
+        "transform": [{"filter": "datum.worse"}],
+        "mark": {"type": "rect", "fill": None, "strokeWidth": 2},
+        "encoding": {"stroke": {"datum": "worse than the unadapted model", "type": "nominal",
+                                "scale": {"range": [_WORSE]}}},
+    }  # fmt: skip
+    return {
+        "width": "container",
+        "height": 34 * len({row["rate"] for row in rows}),
+        "data": {"values": list(reversed(rows))},
+        "transform": [{"calculate": "datum.start - datum.error", "as": "gain"}],
+        "encoding": place,
+        "layer": [
+            {"mark": "rect",
+             "encoding": {"fill": {"field": "gain", "type": "quantitative", "scale": scale,
+                                   "legend": None},
+                          "tooltip": [{"field": f, "title": t} for f, t in told.items()]}},
+            *([frame] if any(row["worse"] for row in rows) else []),
+            {"mark": {"type": "text", "fontSize": 11},
+             "encoding": {"text": {"field": "words"},
+                          "color": {"condition": {"test": f"datum.gain < {-0.6 * most}",
+                                                  "value": "#ffffff"}, "value": "#222222"}}},
+        ],
+    }  # fmt: skip
+
+
+def scatter(rows: Sequence[Spec], *, groups: Sequence[str]) -> Spec:
+    """Dots of ``published`` against ``measured``, by ``line``; on the diagonal both agree."""
+    low, high = padded([row[k] for row in rows for k in ("published", "measured")], least=0.0)
+    drawn = [Look(SERIES[i % len(SERIES)], _SHAPES[i // len(SERIES) % len(_SHAPES)], (1, 0))
+             for i in range(len(groups))]  # fmt: skip
+    of = _series(groups, drawn)
+    x, y = (axis(f"{name} %", low, high) for name in ("published", "measured"))
+    told = [{"field": "label", "title": "cell"}, {"field": "line", "title": "version"},
+            {"field": "published"}, {"field": "measured", "format": ".1f"}]  # fmt: skip
+    return {
+        "width": "container",
+        "height": 340,
+        "data": {"values": list(rows)},
+        "layer": [
+            grey_line([(low, low), (high, high)], x, y),
+            {"params": [_CLICKED], "mark": {"type": "point", "filled": True, "size": 50},
+             "encoding": {"x": {"field": "published", **x}, "y": {"field": "measured", **y},
+                          "color": of["color"], "shape": of["shape"], "opacity": _FADED,
+                          "tooltip": told}},
+        ],
+    }  # fmt: skip
+
+
+def why_no_charts() -> str | None:
+    """What to install, where charts cannot be drawn."""
+    return _MISSING if find_spec("vl_convert") is None else None
+
+
+def _draw(of: Callable[[Any], _P]) -> _P:
+    if (missing := why_no_charts()) is not None:
+        raise AcclimateError(missing)
+    import vl_convert
+
+    return of(vl_convert)
+
+
+def browser_script() -> str:
+    """The JavaScript that draws specifications in a browser: vega, vega-lite and vega-embed."""
+    script: str = _draw(lambda convert: convert.javascript_bundle())
+    return script.replace("</script", "<\\/script")
+
+
+def svg(spec: Spec) -> str:
+    """A chart with its title and description for those who do not see it; the same every time."""
+    light = {**LIGHT, "background": "white"}
+    drawn: str = _draw(lambda convert: convert.vegalite_to_svg({**spec, "config": light}))
+    seen: dict[str, str] = {}
+    # Names are counted on over all charts of a process.
+    drawn = re.sub(
+        r"\b(clip|gradient)_?\d+", lambda m: seen.setdefault(m[0], f"{m[1]}{len(seen)}"), drawn
+    )
+    title = spec.get("title", "")
+    words = title if isinstance(title, str) else " ".join(title)
+    head = f"<title>{escape(words)}</title><desc>{escape(spec.get('description', ''))}</desc>"
+    head += f"<style>{_DARK_FILE}</style>"
+    return re.sub(r"<svg ([^>]*)>", lambda m: f'<svg role="img" {m[1]}>{head}', drawn, count=1)
+
+
+def png(spec: Spec) -> bytes:
+    """The same in light colours, two pixels for each of the SVG's."""
+    light = {**LIGHT, "background": "white"}
+    return bytes(_draw(lambda convert: convert.vegalite_to_png({**spec, "config": light}, scale=2)))
