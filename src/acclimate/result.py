@@ -115,7 +115,6 @@ class AdaptationResult:
     """
 
     model: nn.Module
-    recipe: Recipe
     history: History
     verdict: Verdict
     predictions: Tensor
@@ -151,6 +150,11 @@ class AdaptationResult:
             before = "" if self.error_before is None else f"{self.error_before:.1f} % -> "
             rows["error"] = f"{before}{self.error_after:.1f} %"
         return {**rows, "history": self.history.describe()}
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe as it ran, with all options."""
+        return self.record.recipe
 
     @property
     def error_before(self) -> float | None:
@@ -232,13 +236,12 @@ class AdaptationResult:
             rows = list(csv.DictReader(io.StringIO(text, newline="")))
         except (OSError, ValueError, KeyError) as error:
             raise AcclimateError(f"{folder} does not hold a finished result: {error}") from error
-        recipe = Recipe.from_dict(summary["recipe"])
+        record = RunRecord.from_dict(summary["run"])
         if any(NAME in key.split(".") for key in tensors):
-            recipe.selector.extend(model, torch.Generator())
+            record.recipe.selector.extend(model, torch.Generator())
         _fill(model, tensors, folder)
         return cls(
             model=model.eval(),
-            recipe=recipe,
             history=history,
             verdict=Verdict(summary["guard"]["verdict"], summary["guard"]["reason"]),
             predictions=torch.tensor([int(row["class"]) for row in rows]),
@@ -246,7 +249,7 @@ class AdaptationResult:
             names=[row["image"] for row in rows],
             skipped=summary["skipped"],
             notes=summary["notes"],
-            record=RunRecord.from_dict(summary["run"]),
+            record=record,
         )
 
 

@@ -200,7 +200,6 @@ def adapt(
         raise
     result = AdaptationResult(
         model=learner.model,
-        recipe=chosen,
         history=run.history,
         verdict=verdict,
         predictions=predictions.classes,
