@@ -33,6 +33,8 @@ def here(tmp_path, monkeypatch):
         ("--model py:nets:nobody --images blurred.npz", "unknown function in nets 'nobody'"),
         ("--model py:nowhere:f --images blurred.npz", "no module 'nowhere'"),
         ("{ok} --recipe rlp", "unknown recipe 'rlp'; did you mean 'rpl'?"),
+        ("{ok} --recipe py:json:loads", "called without arguments, failed: TypeError: loads()"),
+        ("--model acclimate:digits --images=", "expected --images PATH, got an empty name"),
         ("{ok} --set optimizer.rl=1", "did you mean 'lr'?"),
         ("{ok} --set epochs=many", "epochs: expected int, got 'many'"),
         ("{ok} --set epochs", "expected part.option=value (optimizer.lr=1e-3), got 'epochs'"),

@@ -16,8 +16,7 @@ from acclimate.cli.options import (
     add_plan,
     add_quiet,
 )
-from acclimate.cli.output import dimension_word
-from acclimate.table import Table
+from acclimate.cli.results import table_text
 from acclimate.text import Score
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(record))
     else:
         some = "some options" if len(args.choice) > 1 else "options"
-        lines = [] if shown is None else [_text(shown), ""]
+        lines = [] if shown is None else [table_text(shown), ""]
         lines += [f"{some} of {', '.join(args.choice)}, {mark}" for mark in marks]
         print("\n".join([*lines, *sweep.failures(outcome, args)]))
     return sweep.SOME_FAILED if outcome.failed else sweep.OK
@@ -121,14 +120,3 @@ def _errors(jobs: Sequence[Job], store: Store) -> ResultTable | None:
     keys = {job.key for job in jobs}
     rows = [row[1:] for row in frame.rows if row[0] in keys]
     return pivot(Frame(columns=columns, rows=rows)) if rows else None
-
-
-def _text(shown: ResultTable) -> str:
-    rows = []
-    for key in shown.row_keys:
-        cell = shown.cell(key)
-        images = "-" if cell.images is None else f"{cell.images:,}"
-        words = map(dimension_word, shown.rows, key)
-        rows.append([*words, cell.text(shown.digits), str(cell.seeds), images])
-    header = [*shown.rows, "error %", "seeds", "images"]
-    return f"mean {shown.title}\n{Table(rows, header=header).text()}"

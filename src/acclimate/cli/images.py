@@ -25,6 +25,8 @@ __all__ = [
 
 def check_path(images: str, option: str = "--images") -> None:
     """Refuse a missing path before anything slow happens."""
+    if not images:
+        raise AcclimateError(f"expected {option} PATH, got an empty name; '.' is this folder")
     if not Path(images).expanduser().exists() and "{" not in images and "*" not in images:
         raise AcclimateError(f"no such folder or file: {images}; check {option}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import warnings
@@ -13,29 +12,13 @@ from typing import Any
 
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import write_files
-from acclimate.text import option_words
 
 __all__ = [
-    "dimension_word",
     "say_written",
     "show_warnings_plainly",
     "write_figure",
     "write_file",
 ]
-
-
-_NO_VALUE = {"setting": "stationary", "images": "all", "corruption": "clean"}
-
-
-def dimension_word(name: str, value: Any) -> str:
-    """A value of a dimension, as in a row or the head of a column.
-
-    >>> dimension_word("setting", None), dimension_word("options", '{"optimizer.lr": 0.001}')
-    ('stationary', 'optimizer.lr=0.001')
-    """
-    if name == "options":
-        return option_words(json.loads(value).items(), between=" ", none="-")
-    return _NO_VALUE.get(name, "-") if value is None else str(value)
 
 
 def write_file(path: Path, content: bytes) -> Path:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.options import add_command, add_json, add_where
-from acclimate.cli.output import dimension_word
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
-from acclimate.text import counted
+from acclimate.text import counted, option_words
 
 if TYPE_CHECKING:
     from acclimate.bench import Condition, Store
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from acclimate.bench.store import Added
     from acclimate.bench.table import Cell
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "table_text"]
 
 _DESCRIPTION = """\
 Print a store of results as a table, or export it.
@@ -41,6 +40,7 @@ examples:
 
 _ROWS = "model,recipe"
 _REASONS = 3
+_NO_VALUE = {"setting": "stationary", "images": "all", "corruption": "clean"}
 
 
 def add_parser(commands: Any) -> None:
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if merged is not None:
         counts = f"{merged.new:,} new, {merged.replaced:,} replace failed ones"
         print(f"merged {args.merge}: {counts}, {merged.kept:,} already there\n")
-    print("\n".join([_text(shown), *(_reasons(store, where) if shown.failed else [])]))
+    print("\n".join([table_text(shown), *(_reasons(store, where) if shown.failed else [])]))
     return 0
 
 
@@ -158,28 +158,23 @@ def _names(words: str) -> list[str]:
     return [word.strip() for word in words.split(",") if word.strip()]
 
 
-def _text(shown: ResultTable) -> str:
+def table_text(shown: ResultTable) -> str:
+    """A table of results for people, with what all of them share above and notes below."""
     columns = shown.column_keys
-    alone = f"{shown.value} {shown.unit}".rstrip()
-    titles = [_title(shown.columns, key) for key in columns] if shown.columns else [alone]
-    lines = []
+    titles = [" ".join(map(_head, shown.columns, key)) for key in columns]
+    if not shown.columns:
+        titles = [f"{shown.value} {shown.unit}".rstrip()]
+    rows = []
     for row in shown.row_keys:
         cells = [shown.cell(row, column) for column in columns]
-        counts = sorted({cell.images for cell in cells if cell.images is not None})
-        images = f"{counts[-1]:,}" if counts else "-"
-        words = map(dimension_word, shown.rows, row)
-        lines.append([*words, *(cell.text(shown.digits) for cell in cells), images])
+        counts = [cell.images for cell in cells if cell.images is not None]
+        images = f"{max(counts):,}" if counts else "-"
+        words = map(_word, shown.rows, row)
+        rows.append([*words, *(cell.text(shown.digits) for cell in cells), images])
+    same = ", ".join(f"{name} {_word(name, value)}" for name, value in shown.constant.items())
     header = [*shown.rows, *titles, "labelled" if "images" in shown.rows else "images"]
-    return "\n".join([*_about(shown), "", Table(lines, header=header).text(), *_notes(shown)])
-
-
-def _title(names: Sequence[str], key: Sequence[Any]) -> str:
-    return " ".join(map(_head, names, key))
-
-
-def _about(shown: ResultTable) -> list[str]:
-    same = [f"{name} {dimension_word(name, value)}" for name, value in shown.constant.items()]
-    return [shown.title, *([", ".join(same)] if same else [])]
+    title = f"{shown.title}\n{same}" if same else shown.title
+    return Table(rows, header=header, title=title, notes=_notes(shown)).text()
 
 
 def _notes(shown: ResultTable) -> list[str]:
@@ -201,7 +196,7 @@ def _notes(shown: ResultTable) -> list[str]:
         notes.append("not measured in these runs; measure it with acclimate bench --forgetting")
     if shown.failed:
         notes.append(f"failed jobs: {shown.failed:,}; the same command runs them again")
-    return ["", *notes] if notes else []
+    return notes
 
 
 def _whole_without_number(cell: Cell) -> bool:
@@ -209,7 +204,18 @@ def _whole_without_number(cell: Cell) -> bool:
 
 
 def _head(name: str, value: Any) -> str:
-    word = dimension_word(name, value)
-    # A number alone, or a dash, does not say what it is of.
+    word = _word(name, value)
+    # A number alone, or a dash, needs its name.
     bare = isinstance(value, int | float) or word == "-"
     return f"{name.removeprefix('options.')} {word}" if bare else word
+
+
+def _word(name: str, value: Any) -> str:
+    """A value of a dimension.
+
+    >>> _word("setting", None), _word("options", '{"optimizer.lr": 0.001}')
+    ('stationary', 'optimizer.lr=0.001')
+    """
+    if name == "options":
+        return option_words(json.loads(value).items(), between=" ", none="-")
+    return _NO_VALUE.get(name, "-") if value is None else str(value)

@@ -46,7 +46,11 @@ def get_recipe(recipe: str | Recipe, options: Mapping[str, Any] | None = None) -
 def _find(name: str) -> Recipe:
     if name.startswith("py:"):
         found = find_object(name.removeprefix("py:"))
-        made = found() if callable(found) else found
+        try:
+            made = found() if callable(found) else found
+        except Exception as error:
+            failed = f"{type(error).__name__}: {error}"
+            raise AcclimateError(f"{name}, called without arguments, failed: {failed}") from error
         if not isinstance(made, Recipe):
             raise AcclimateError(
                 f"expected a Recipe, or a function that returns one, at {name}; "
