@@ -8,7 +8,7 @@ import torch
 
 from acclimate.acceleration import EXACT, Acceleration
 from acclimate.adaptation.adapt import adapt
-from acclimate.bench import Result, Weights
+from acclimate.bench import Result, Weights, scoring
 from acclimate.bench import images as _image_cache
 from acclimate.bench import worker as _model_cache
 from acclimate.bench import worker as running
@@ -192,7 +192,7 @@ def test_a_weights_file_that_changed_since_is_refused(worker, tmp_path):
 def memory_for(size: int, monkeypatch) -> list[int | None]:
     """Fails as a device does that has no room for more than ``size`` images."""
     asked = []
-    real = running.adapt
+    real = scoring.adapt
 
     def small(*args, batch_size=None, **kwargs):
         asked.append(batch_size)
@@ -200,7 +200,7 @@ def memory_for(size: int, monkeypatch) -> list[int | None]:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate")
         return real(*args, batch_size=batch_size, **kwargs)
 
-    monkeypatch.setattr(running, "adapt", small)
+    monkeypatch.setattr(scoring, "adapt", small)
     return asked
 
 

@@ -13,12 +13,11 @@ import torch
 from tqdm.auto import tqdm
 
 from acclimate._version import __version__
-from acclimate.adaptation.adapt import adapt
-from acclimate.bench.scoring import Evaluation, evaluate, forgetting
+from acclimate.bench.images import images_digest
+from acclimate.bench.scoring import Evaluation, Trials
 from acclimate.bench.shifts import CLEAN, Part
 from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource
-from acclimate.data.base import digest
 from acclimate.data.shift import Shift, plain_shift
 from acclimate.errors import AcclimateError
 from acclimate.files import json_writer, write_files
@@ -82,7 +81,7 @@ def evaluate_parts(
         "weights": fingerprint(model.model.state_dict()),
         "data": dict(data),
         "recipe": None if chosen is None else chosen.to_dict(),
-        "clean": None if clean is None else _digest(clean),
+        "clean": None if clean is None else images_digest(clean),
         "batch_size": batch_size,
         "seed": seed,
         "preprocessing": model.preprocessing.describe() if model.preprocessing else None,
@@ -98,9 +97,8 @@ def evaluate_parts(
         options=dict(options or {}),
         clean=clean,
         batch_size=batch_size,
-        device=choose_device(device),
         seed=seed,
-        progress=progress,
+        trials=Trials(device=choose_device(device), progress=progress),
     )
     for part in tqdm(parts, unit="part", disable=not progress or len(parts) == 1):
         if file.has(part.name):
@@ -113,76 +111,53 @@ def evaluate_parts(
 def _check_again(part: Part, result: dict[str, Any]) -> None:
     """Refuse to show an old result for other images, where looking costs little."""
     looks_quickly = part.shift is None or part.shift.preset or part.shift.severity is None
-    if looks_quickly and result["fingerprint"] != _digest(part.open()):
+    if looks_quickly and result["fingerprint"] != images_digest(part.open()):
         raise AcclimateError(
             f"the result kept for {part.name} is of other images or labels; choose another --out"
         )
 
 
-def _digest(images: ImageSource) -> str:
-    labels = b"" if images.labels is None else images.labels.numpy().tobytes()
-    return digest([images.fingerprint().encode(), labels])
-
-
-@dataclass
+@dataclass(frozen=True)
 class _Job:
     model: LoadedModel
     recipe: str | None
-    options: dict[str, Any]
+    options: Mapping[str, Any]
     clean: ImageSource | None
     batch_size: int | None
-    device: torch.device
     seed: int
-    progress: bool
-    _clean_before: Evaluation | None = None
+    trials: Trials
 
     def run(self, part: Part) -> dict[str, Any]:
         """Open a part, adapt if asked to, and score."""
         started = time.perf_counter()
-        images = part.open()
-        shift = part.shift or Shift(name=CLEAN)
+        images, shift = part.open(), part.shift or Shift(name=CLEAN)
         record: dict[str, Any] = {
             "shift": shift.name,
             "severity": shift.severity,
             "preset": shift.preset,
         }
+        size = _BATCH_SIZE if self.batch_size is None else self.batch_size
         model = self.model.model
         if self.recipe is not None:
-            model, adapted = self._adapted(images)
+            model, adapted = self._adapted(images, self.recipe, size)
             record |= adapted
-        scores = self._evaluate(model, images, part.name)
+        scores = self.trials.evaluate(model, images, batch_size=size, title=part.name)
         record |= {**scores.to_dict(), **self._answers(scores, images)}
-        record["fingerprint"] = _digest(images)
+        record["fingerprint"] = images_digest(images)
         record["seconds"] = round(time.perf_counter() - started, 3)
         return record
 
-    @property
-    def _size(self) -> int:
-        return _BATCH_SIZE if self.batch_size is None else self.batch_size
-
-    def _evaluate(self, model: torch.nn.Module, images: ImageSource, title: str) -> Evaluation:
-        return evaluate(
-            model,
-            images,
-            batch_size=self._size,
-            device=self.device,
-            progress=self.progress,
-            title=title,
-        )
-
-    def _adapted(self, images: ImageSource) -> tuple[torch.nn.Module, dict[str, Any]]:
-        assert self.recipe is not None
+    def _adapted(
+        self, images: ImageSource, recipe: str, size: int
+    ) -> tuple[torch.nn.Module, dict[str, Any]]:
         source = replace(self.model, model=copy_model(self.model.model))
-        result = adapt(
+        result = self.trials.adapt(
             source,
             images,
-            self.recipe,
+            recipe,
             options=self.options,
             batch_size=self.batch_size,
-            guard="observe",  # collapse has to show in a table, not be mended
-            device=self.device,
             seed=self.seed,
-            progress=self.progress,
         )
         epochs = result.history.epochs
         record: dict[str, Any] = {
@@ -193,22 +168,10 @@ class _Job:
             "notes": result.notes,
         }
         if self.clean is not None:
-            record["forgetting"] = self._forgetting(result.model)
+            record["forgetting"] = self.trials.forgetting(
+                self.model.model, copy_model(result.model), self.clean, key="clean", batch_size=size
+            )
         return result.model, record
-
-    def _forgetting(self, adapted: torch.nn.Module) -> dict[str, Any]:
-        assert self.clean is not None
-        if self._clean_before is None:
-            self._clean_before = self._evaluate(self.model.model, self.clean, "clean")
-        lost = forgetting(
-            self._clean_before.errors,
-            copy_model(adapted),
-            self.clean,
-            batch_size=self._size,
-            device=self.device,
-            progress=self.progress,
-        )
-        return lost.to_dict()
 
     def _answers(self, scores: Evaluation, images: ImageSource) -> dict[str, Any]:
         """For a data set that is scored through a map: how many answers it has a label for."""

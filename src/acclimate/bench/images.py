@@ -26,7 +26,7 @@ from acclimate.data.shift import Shift
 from acclimate.data.shifted import ShiftedSource, made_shift
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["FewImages", "ImageCache", "Opened", "few_images", "heard"]
+__all__ = ["FewImages", "ImageCache", "Opened", "few_images", "heard", "images_digest"]
 
 
 class FewImages(ImageSource):
@@ -184,7 +184,7 @@ class ImageCache:
             notes = dict.fromkeys(note for part in parts.values() for note in part.notes)
             opened = Opened(
                 images=met.images,
-                data=_digest(met.images),
+                data=images_digest(met.images),
                 corruption=job.corruption,
                 notes=tuple(notes),
             )
@@ -258,7 +258,7 @@ class ImageCache:
             )
         images, notes = few_images(source, job.images)
         return Opened(
-            images=images, data=_digest(images), corruption=corruption, notes=(*said, *notes)
+            images=images, data=images_digest(images), corruption=corruption, notes=(*said, *notes)
         )
 
     def _made(self, clean: Opened, shift: Shift, *, cache: int | None) -> Opened:
@@ -274,7 +274,8 @@ class ImageCache:
                 disable=not self.progress,
             ):
                 images.read(chunk)
-        return Opened(images=images, data=_digest(images), corruption=shift.name, notes=clean.notes)
+        data = images_digest(images)
+        return Opened(images=images, data=data, corruption=shift.name, notes=clean.notes)
 
 
 def _is_group(job: Job) -> bool:
@@ -300,6 +301,7 @@ def _bytes(images: ImageSource) -> int:
     return 0 if record is None else len(images) * math.prod(record.shape)
 
 
-def _digest(images: ImageSource) -> str:
+def images_digest(images: ImageSource) -> str:
+    """Over the images and their labels."""
     labels = b"" if images.labels is None else images.labels.numpy().tobytes()
     return digest([images.fingerprint().encode(), labels])

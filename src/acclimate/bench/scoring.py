@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,14 @@ from acclimate.metrics import (
     filtered_error,
     unmappable_share,
 )
+from acclimate.models import LoadedModel
 from acclimate.models.device import choose_device, floating_dtype
 from acclimate.models.layers import batch_norm_layers
 from acclimate.models.outputs import logits_of
+from acclimate.result import AdaptationResult
+from acclimate.text import Score, Speed
 
-__all__ = ["Evaluation", "Forgetting", "evaluate", "forgetting"]
+__all__ = ["Evaluation", "Forgetting", "Trials", "evaluate", "forgetting"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,3 +223,81 @@ def forgetting(
         adapted, clean, batch_size=batch_size, device=device, progress=progress, title="clean"
     ).errors
     return Forgetting(before=source.error(), after=after.error(), statistics=statistics)
+
+
+@dataclass(kw_only=True)
+class Trials:
+    """How models are adapted to images and scored: the same for `evaluate` and the jobs of a plan.
+
+    Attributes:
+        device: where to run.
+        score: predictions after all "epochs" of a run, or at its "end" alone.
+        speed: as in `acclimate.adapt`.
+        progress: show bars on stderr.
+    """
+
+    device: torch.device
+    score: Score = "epochs"
+    speed: Speed = "auto"
+    progress: bool = True
+    _clean: tuple[Hashable, ErrorCounts] | None = None
+
+    def adapt(
+        self,
+        loaded: LoadedModel,
+        images: ImageSource,
+        recipe: str,
+        *,
+        options: Mapping[str, Any],
+        batch_size: int | None,
+        seed: int,
+    ) -> AdaptationResult:
+        """Adapt a model, and leave a collapse to show in the scores."""
+        return adapt(
+            loaded,
+            images,
+            recipe,
+            options=dict(options),
+            batch_size=batch_size,
+            score=self.score,
+            guard="observe",  # collapse has to show in a table, not be mended
+            device=self.device,
+            seed=seed,
+            speed=self.speed,
+            progress=self.progress,
+        )
+
+    def evaluate(
+        self, model: nn.Module, images: ImageSource, *, batch_size: int, title: str = "evaluate"
+    ) -> Evaluation:
+        """Score a model unadapted."""
+        return evaluate(
+            model,
+            images,
+            batch_size=batch_size,
+            device=self.device,
+            progress=self.progress,
+            title=title,
+        )
+
+    def forgetting(
+        self,
+        source: nn.Module,
+        adapted: nn.Module,
+        clean: ImageSource,
+        *,
+        key: Hashable,
+        batch_size: int,
+    ) -> dict[str, Any]:
+        """What is lost on clean images; ``key`` names model and images, scored once in a row."""
+        if self._clean is None or self._clean[0] != key:
+            before = self.evaluate(source, clean, batch_size=batch_size, title="clean")
+            self._clean = key, before.errors
+        return forgetting(
+            self._clean[1],
+            adapted,
+            clean,
+            batch_size=batch_size,
+            device=self.device,
+            progress=self.progress,
+        ).to_dict()

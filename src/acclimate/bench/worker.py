@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 
 from acclimate._version import __version__
-from acclimate.adaptation.adapt import adapt
 from acclimate.bench.images import ImageCache, Opened, heard
 from acclimate.bench.job import UNADAPTED, Job, Weights
 from acclimate.bench.record import Record, Result, plain
-from acclimate.bench.scoring import Evaluation, evaluate, forgetting
+from acclimate.bench.scoring import Evaluation, Trials
 from acclimate.bench.streaming import Met, streamed_record
 from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource
@@ -31,7 +30,7 @@ from acclimate.errors import AcclimateError
 from acclimate.guard.history import History
 from acclimate.guard.verdict import label_free_score
 from acclimate.methods.registry import get_recipe
-from acclimate.metrics import Calibration, ErrorCounts, Scores
+from acclimate.metrics import Calibration, Scores
 from acclimate.models import LoadedModel, load, want_trained
 from acclimate.models.device import choose_device
 from acclimate.models.layers import batch_norm_layers
@@ -343,7 +342,7 @@ class Worker:
             roots, device=self.device, incomplete=incomplete, cache=cache, progress=progress
         )
         self._models = ModelCache(self.device)
-        self._clean: tuple[tuple[str, str], ErrorCounts] | None = None
+        self._trials = Trials(device=self.device, score=score, speed=self.speed, progress=progress)
 
     def run(self, job: Job, *, halvings: int = 0) -> Result:
         """The result of a job; a failed one, with the reason, where there is no other.
@@ -432,18 +431,13 @@ class Worker:
             scores = self._evaluate(loaded.model, opened, used)
             return {**evaluated_record(scores, opened.images), "batch_size": used, "recipe": None}
         with heard() as said:
-            result = adapt(
+            result = self._trials.adapt(
                 loaded,
                 opened.images,
                 job.recipe,
                 options=dict(job.options),
                 batch_size=size,
-                score=self.score,
-                guard="observe",  # collapse has to show in a table, not be mended
-                device=self.device,
                 seed=job.seed,
-                speed=self.speed,
-                progress=self.progress,
             )
         asked = opened.images.scoring
         again = None
@@ -473,25 +467,16 @@ class Worker:
         return record
 
     def _evaluate(self, model: torch.nn.Module, opened: Opened, size: int) -> Evaluation:
-        return evaluate(
-            model, opened.images, batch_size=size, device=self.device, progress=self.progress
-        )
+        return self._trials.evaluate(model, opened.images, batch_size=size)
 
     def _forgetting(
         self, job: Job, loaded: LoadedModel, adapted: torch.nn.Module, size: int
     ) -> dict[str, Any]:
         clean = self._images.clean(job, loaded.preprocessing)
         key = (self._models.fingerprint, clean.data)
-        if self._clean is None or self._clean[0] != key:
-            self._clean = key, self._evaluate(loaded.model, clean, size).errors
-        return forgetting(
-            self._clean[1],
-            adapted,
-            clean.images,
-            batch_size=size,
-            device=self.device,
-            progress=self.progress,
-        ).to_dict()
+        return self._trials.forgetting(
+            loaded.model, adapted, clean.images, key=key, batch_size=size
+        )
 
 
 def _smaller(job: Job, tried: int, size: int, *, by: str = "") -> str:

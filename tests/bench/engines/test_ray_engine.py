@@ -29,6 +29,15 @@ class Raises(WorkerSettings):
     def worker(self): raise RuntimeError("the driver is too old")
 """
 
+WAITING = """
+import time
+from pathlib import Path
+from acclimate.models import load
+def build():
+    while not Path(__file__).with_name("go").exists(): time.sleep(0.05)
+    return load("acclimate:digits")
+"""
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
@@ -39,6 +48,7 @@ def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nets")
     (folder / "deadly_ray_net.py").write_text("import os\ndef build(): os._exit(9)\n")
     (folder / "deadly_settings.py").write_text(DEADLY)
+    (folder / "waiting_net.py").write_text(WAITING)
     write_unlucky_nets(folder)
     patch = pytest.MonkeyPatch()
     patch.setenv("PYTHONPATH", str(folder), prepend=":")
@@ -105,27 +115,28 @@ def test_a_device_that_breaks_costs_a_worker_and_no_result(cluster, settings):
     check_unlucky_nets(RayEngine(settings, workers=1, retries=1), cluster.nets)
 
 
-def test_every_job_is_in_the_store_once_though_a_node_is_killed(cluster, settings, tmp_path):
-    longer = {"epochs": 20}  # than it takes to kill a node
+def test_every_job_is_in_the_store_once_though_a_node_is_killed(
+    cluster, settings, tmp_path, monkeypatch
+):
     jobs = [
-        a_job(shift=shift, seed=seed, options=longer)
+        a_job(model="py:waiting_net:build", shift=shift, seed=seed)
         for shift in ("cifar/fog:2", None)
         for seed in range(3)
     ]
     store, engine = Store(tmp_path / "sweep.db"), RayEngine(settings)
     assert engine.workers == 2
     kept, answer, take = store.add, engine._answer, engine._lost
-    added, seen, lost = [], [], []
+    added, lost = [], []
 
-    def add_and_kill(result):
-        added.append(result.key)
-        both_busy = sum(hand.job is not None for hand in seen[-1].values()) == 2
-        if both_busy and len(cluster.nodes) == 2:
+    def answer_and_kill(hands, *more):
+        answer(hands, *more)
+        both_busy = sum(hand.job is not None for hand in hands.values()) == 2
+        if both_busy and len(cluster.nodes) == 2:  # no job can end before the node is gone
             cluster.remove_node(cluster.nodes.pop(), allow_graceful=False)
-        return kept(result)
+            (cluster.nets / "go").touch()
 
-    store.add = add_and_kill
-    engine._answer = lambda hands, *more: (seen.append(hands), answer(hands, *more))
+    store.add = lambda result: (added.append(result.key), kept(result))[1]
+    engine._answer = answer_and_kill
     engine._lost = lambda hand, *more: (lost.append(hand.job), take(hand, *more))
     outcome = run_jobs(jobs, store, engine, progress=False)
     assert len(cluster.nodes) == 1
@@ -134,5 +145,6 @@ def test_every_job_is_in_the_store_once_though_a_node_is_killed(cluster, setting
     assert sorted(added) == sorted(job.key for job in jobs)
     there = {result.key: result.error for result in store.results()}
     alone = []
+    monkeypatch.syspath_prepend(cluster.nets)
     InlineEngine(settings).run(jobs[:1], alone.append)
     assert [there[result.key] for result in alone] == [result.error for result in alone]
