@@ -154,7 +154,7 @@ def test_non_finite_pixels_name_how_many_and_which(bad):
         (np.zeros((2, 8, 8, 4), np.uint8), "got 2×8×8×4"),
         (np.zeros(5, np.uint8), "got 5"),
         (np.zeros((2, 2, 3, 8, 8), np.uint8), "N×H×W×3"),
-        (np.uint8(3)[...], "single number"),
+        (np.uint8(3)[...], "a scalar"),
         (np.zeros((2, 8, 8), np.float32), "N×C×H×W"),
         (np.zeros((2, 32, 32, 3), np.float32), "channels last"),
         (np.zeros((2, 8, 8, 3), np.int64), "got int64"),

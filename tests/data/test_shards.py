@@ -214,7 +214,7 @@ def test_damage_within_a_shard_is_not_taken_for_its_end(shards):
 def test_tars_put_together_with_cat_are_refused(shards, tmp_path):
     both = tmp_path / "both.tar"
     both.write_bytes(shards[0].read_bytes() + shards[1].read_bytes())
-    with pytest.raises(AcclimateError, match="goes on after its end"):
+    with pytest.raises(AcclimateError, match="continues after its end"):
         open_all([both])
 
 

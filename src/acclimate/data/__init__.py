@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from acclimate.data.benchmarks import find_dataset, list_datasets, open_dataset
     from acclimate.data.corrupted import write_corrupted
     from acclimate.data.corruptions import corrupt
-    from acclimate.data.labels import ClassList, match_classes
+    from acclimate.data.labels import ClassList, Scoring, match_classes
     from acclimate.data.loading import Batch, batch_count, batches, epoch_order
     from acclimate.data.opening import open_images
     from acclimate.data.preprocessing import Preprocessing
-    from acclimate.data.scoring import Scoring
     from acclimate.data.shift import Shift
     from acclimate.data.shifted import ShiftedSource
 
@@ -25,7 +24,7 @@ _HOME = {
     "ClassList": "labels",
     "ImageSource": "base",
     "Preprocessing": "preprocessing",
-    "Scoring": "scoring",
+    "Scoring": "labels",
     "Shift": "shift",
     "ShiftedSource": "shifted",
     "Skipped": "base",

@@ -43,7 +43,7 @@ class ArraySource(ImageSource):
         images: uint8 images in either order of axes, or float model input.
         preprocessing: how the model was fed; needed for uint8 images.
         labels: as for any source.
-        names: as for any source; None numbers the images.
+        names: as for any source; None names images by their indices.
         class_names: as for any source.
         cache: bytes of fitted images to keep, if all fit; None is a third of what is available.
 
@@ -113,29 +113,29 @@ class _Fitted:
         # Memory is taken only as it is filled.
         self._kept = np.empty(self._shape, np.uint8) if self._fits() else None
 
-    def read(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         if self._kept is None:
-            return self._fit(numbers)
-        missing = np.unique(numbers[~self._known[numbers]])
+            return self._fit(indices)
+        missing = np.unique(indices[~self._known[indices]])
         if len(missing):
             if not self._fits():
-                return self._fit(numbers)
-            for number in missing:
-                self._kept[number] = self._fit_one(number)
-            self._known[missing] = True  # last: from now on nobody fits them
-        return self._kept[numbers]
+                return self._fit(indices)
+            for index in missing:
+                self._kept[index] = self._fit_one(index)
+            self._known[missing] = True  # last: from now on they are not fitted again
+        return self._kept[indices]
 
-    def _fit(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        fitted = np.empty((len(numbers), *self._shape[1:]), np.uint8)
-        for place, number in enumerate(numbers):
-            fitted[place] = self._fit_one(number)
+    def _fit(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        fitted = np.empty((len(indices), *self._shape[1:]), np.uint8)
+        for place, index in enumerate(indices):
+            fitted[place] = self._fit_one(index)
         return fitted
 
-    def _fit_one(self, number: np.int64) -> NDArray[np.uint8]:
-        return fit_pixels(self._images[number], self._preprocessing)
+    def _fit_one(self, index: np.int64) -> NDArray[np.uint8]:
+        return fit_pixels(self._images[index], self._preprocessing)
 
     def _fits(self) -> bool:
-        """Whether all may be kept; asked again as they fill, since others may take memory too."""
+        """Whether all may be kept; checked again as they fill, since others may take memory too."""
         size = math.prod(self._shape)
         if self._cache is not None:
             return size <= self._cache
@@ -146,7 +146,7 @@ class _Fitted:
 def model_input(
     images: Tensor | NDArray[Any], preprocessing: Preprocessing | None, *, device: torch.device
 ) -> Tensor:
-    """A batch as the model takes it: uint8 images fitted and normalised, float ones as they are.
+    """A batch as the model takes it: uint8 images fitted and normalised, float ones unchanged.
 
     >>> grey = Preprocessing(size=(4, 4), mean=(0.5,), std=(0.5,))
     >>> model_input(np.zeros((2, 9, 8, 3), np.uint8), grey, device=torch.device("cpu")).shape
@@ -178,7 +178,7 @@ def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
         raise _unreadable(path, error) from error
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError) as error:
         raise _unreadable(path, error) from error
-    # numpy hands out the bytes of members that are no arrays.
+    # numpy returns the bytes of members that are no arrays.
     foreign = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
     if foreign:
         raise AcclimateError(f"expected numpy arrays in {path}, but {foreign[0]} is none")
@@ -212,7 +212,7 @@ def _check_values(images: NDArray[Any]) -> None:
         first = ", ".join(map(str, bad[:5]))
         raise AcclimateError(
             f"{len(bad)} of {len(images)} images have NaN or infinite pixels (first: {first}); "
-            "remove or mend them"
+            "remove or repair them"
         )
     low = min(float(rows.min()) for _, rows in row_chunks(images))
     high = max(float(rows.max()) for _, rows in row_chunks(images))
@@ -223,7 +223,7 @@ def warn_of_unscaled(low: float, high: float) -> None:
     """Warn of float images whose least and greatest values are those of unscaled pixels."""
     if low >= 0 and high > _LOOKS_UNSCALED:
         warnings.warn(
-            f"float images are taken as model input as they are, but these range from {low:g} to "
+            f"float images are used as model input unchanged, but these range from {low:g} to "
             f"{high:g}, as unscaled pixels do; pass uint8 and preprocessing=... to have them "
             "scaled",
             AcclimateWarning,

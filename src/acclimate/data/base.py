@@ -1,4 +1,4 @@
-"""What adaptation reads: a numbered set of images, whatever they are stored in."""
+"""What adaptation reads: images by index, however they are stored."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from acclimate.data.labels import Scoring
 from acclimate.data.preprocessing import Preprocessing
-from acclimate.data.scoring import Scoring
 from acclimate.errors import AcclimateError
 
 __all__ = ["ImageSource", "JoinedSource", "Skipped", "digest"]
@@ -26,7 +26,7 @@ class Skipped:
 
 
 class ImageSource(ABC):
-    """Images by number. Subclasses write ``read`` and ``fingerprint``.
+    """Images by index. Subclasses write ``read`` and ``fingerprint``.
 
     Attributes:
         names: one per image, for the table of predictions.
@@ -35,7 +35,7 @@ class ImageSource(ABC):
         class_names: the names of the classes as found (folder names), or None.
         preprocessing: how uint8 images become model input; None when they already are.
         skipped: what was left out, and why.
-        scoring: how a model's outputs stand for the labels; None when they are the same numbers.
+        scoring: how a model's outputs stand for the labels; None when they are the same indices.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ImageSource(ABC):
         """The images at these indices, N×C×H×W on the CPU.
 
         uint8 is to be normalised by ``preprocessing`` (later, on the device); float32 is model
-        input as it is.
+        input already.
         """
 
     @abstractmethod
@@ -122,23 +122,23 @@ class JoinedSource(ImageSource):
         self._starts = self._ends - sizes
 
     def which(self, indices: Tensor) -> Tensor:
-        """The number of the source that each image is of."""
+        """The index of the source that each image is of."""
         return torch.searchsorted(self._ends, indices, right=True)
 
     def read(self, indices: Tensor) -> Tensor:
-        """The images at these indices, each source asked once."""
+        """The images at these indices, each source read once."""
         which = self.which(indices)
         places: list[Tensor] = []
         parts: list[Tensor] = []
-        for number in which.unique().tolist():
-            place = (which == number).nonzero().squeeze(1)
+        for source in which.unique().tolist():
+            place = (which == source).nonzero().squeeze(1)
             places.append(place)
-            parts.append(self.sources[number].read(indices[place] - self._starts[number]))
+            parts.append(self.sources[source].read(indices[place] - self._starts[source]))
         if len(parts) == 1:
             return parts[0]
         read: Tensor = torch.cat(parts)[torch.cat(places).argsort()]
         return read
 
     def fingerprint(self) -> str:
-        """A digest of theirs."""
+        """A digest of the sources' fingerprints."""
         return digest(each.fingerprint().encode() for each in self.sources)

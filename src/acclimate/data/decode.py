@@ -36,7 +36,7 @@ _ORIENTATION = 0x0112  # the EXIF tag
 
 
 class UnreadableImageError(Exception):
-    """A file that holds no image we can read; the message says why, for a person."""
+    """A file that holds no image we can read; the message tells why."""
 
 
 def decode(data: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
@@ -87,7 +87,7 @@ def _decode_ready(
 
     simplejpeg (the extra ``fast``) decodes to the very bytes Pillow does, straight into an array:
     about 1.5 times as fast, which counts for the 3.75 million images of ImageNet-C. Images to
-    be resized gain nothing, since they would have to be handed back to Pillow. None says that this
+    be resized gain nothing, since they would have to go through Pillow anyway. None means that this
     is no such image, or that only Pillow can tell what is wrong with it.
     """
     height, width = wanted.size
@@ -139,10 +139,10 @@ def _scaled(values: NDArray[Any], *, deep: bool) -> NDArray[np.uint8]:
     comparable. 32-bit integers and floats have none: values within 0..1 (floats only), 0..255 or
     0..65535 are taken for that range, any others are stretched from their least to their greatest.
     """
-    numbers = values.astype(np.float64)
-    if not np.isfinite(numbers).all():
+    floats = values.astype(np.float64)
+    if not np.isfinite(floats).all():
         raise UnreadableImageError("NaN or infinite pixels")
-    low, high = float(numbers.min()), float(numbers.max())
+    low, high = float(floats.min()), float(floats.max())
     if deep:
         low, high = 0.0, 65535.0
     elif low >= 0:
@@ -150,7 +150,7 @@ def _scaled(values: NDArray[Any], *, deep: bool) -> NDArray[np.uint8]:
         fitting = [top for top in ranges if high <= top]
         low, high = (0.0, fitting[0]) if fitting else (low, high)
     span = high - low or 1.0
-    return np.rint((numbers - low) * (255 / span)).clip(0, 255).astype(np.uint8)
+    return np.rint((floats - low) * (255 / span)).clip(0, 255).astype(np.uint8)
 
 
 def _reason(error: Exception) -> str:
@@ -168,7 +168,7 @@ _CHUNK_BYTES = 64 * 2**20
 
 
 def to_numpy(images: Tensor | NDArray[Any]) -> NDArray[Any]:
-    """A tensor's numbers as an array on the CPU; arrays are handed through."""
+    """A tensor as an array on the CPU; arrays are returned unchanged."""
     if not isinstance(images, Tensor):
         return images
     # numpy knows no bfloat16
@@ -185,7 +185,7 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
     >>> channels_first(np.zeros((5, 28, 28), np.uint8)).shape
     (5, 1, 28, 28)
     """
-    shape = "×".join(map(str, images.shape)) or "a single number"
+    shape = "×".join(map(str, images.shape)) or "a scalar"
     if images.dtype == np.uint8:
         images = _bytes_channels_first(images, shape)
     elif images.dtype.kind == "f":
@@ -211,7 +211,7 @@ def fit_pixels(image: NDArray[np.uint8], preprocessing: Preprocessing) -> NDArra
 
 
 def non_finite(images: NDArray[Any]) -> list[int]:
-    """The numbers of images with NaN or infinite pixels.
+    """The indices of images with NaN or infinite pixels.
 
     >>> non_finite(np.array([[0.0], [np.nan], [np.inf]]))
     [1, 2]
@@ -226,17 +226,17 @@ def non_finite(images: NDArray[Any]) -> list[int]:
 
 
 def row_chunks(images: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Runs of images, each with the number of its first, small enough to copy."""
+    """Runs of images, each with the index of its first, small enough to copy."""
     rows = max(1, _CHUNK_BYTES // max(1, images[:1].nbytes))
     for start in range(0, len(images), rows):
         yield start, np.ascontiguousarray(images[start : start + rows])
 
 
 def want_preprocessing(preprocessing: Preprocessing | None, kind: str) -> Preprocessing:
-    """The preprocessing, or the error that says why there has to be one."""
+    """The preprocessing, or the error that tells why there has to be one."""
     if preprocessing is None:
         raise AcclimateError(
-            f"{kind} must be scaled as the model was trained, and nothing says how; pass "
+            f"{kind} must be scaled as the model was trained, and how is not known; pass "
             "preprocessing=Preprocessing(size=(height, width), mean=..., std=...), or give float "
             "tensors that are model input already"
         )

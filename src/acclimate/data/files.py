@@ -19,10 +19,9 @@ from tqdm import tqdm
 
 from acclimate.data.base import ImageSource, Skipped, digest
 from acclimate.data.decode import UnreadableImageError, decode
-from acclimate.data.labels import ClassList, Labels, check_labels, labels_of_paths
+from acclimate.data.labels import ClassList, Labels, Scoring, check_labels, labels_of_paths
 from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
-from acclimate.data.scoring import Scoring
 from acclimate.errors import AcclimateError, AcclimateWarning
 
 __all__ = [
@@ -263,7 +262,7 @@ def _walk(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
     try:
         entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
     except OSError as error:
-        raise AcclimateError(f"cannot look into {folder}: {error.strerror}") from error
+        raise AcclimateError(f"cannot list {folder}: {error.strerror}") from error
     for entry in entries:
         if entry.is_dir():
             yield from _walk(entry, above | {real})

@@ -1,4 +1,4 @@
-"""What the images really show, as numbers of the model's classes. Only ever for scoring."""
+"""What the images really show, as class indices, and how predictions are scored by it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ from acclimate.errors import AcclimateError
 __all__ = [
     "ClassList",
     "Labels",
+    "Scoring",
     "check_labels",
     "classes_named",
     "imagenet_classes",
@@ -60,7 +61,7 @@ class ClassList:
 def match_classes(folders: Sequence[str], classes: ClassList | None) -> list[int] | None:
     """The class index of each folder: by name, else by id, else by index.
 
-    All folders go by one rule where one fits them all. None says that the folders do not name
+    All folders go by one rule where one fits them all. None means that the folders do not name
     classes at all (dates, cameras). Without a class list only indices can be read.
 
     >>> pets = ClassList(("tabby, tabby cat", "guinea-pig", "dog"))
@@ -132,19 +133,19 @@ def check_labels(labels: Labels, *, count: int, class_count: int | None = None) 
     tensor([ 2, -1])
     """
     try:
-        numbers = torch.as_tensor(labels).detach().cpu()
+        given = torch.as_tensor(labels).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise AcclimateError(f"expected class indices as labels, got {labels!r:.80}") from error
-    if numbers.ndim == 2 and numbers.shape[1] == 1:
-        numbers = numbers[:, 0]
-    if numbers.ndim != 1 or len(numbers) != count:
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.ndim != 1 or len(given) != count:
         raise AcclimateError(
             f"expected one label for each of the {count} images, got labels of shape "
-            f"{tuple(numbers.shape)}; give a flat list of class indices, -1 where unknown"
+            f"{tuple(given.shape)}; give a flat list of class indices, -1 where unknown"
         )
-    whole = numbers.to(torch.int64)
-    if numbers.dtype == torch.bool or not torch.equal(whole.to(numbers.dtype), numbers):
-        raise AcclimateError(f"expected whole numbers as labels, got {numbers.dtype}")
+    whole = given.to(torch.int64)
+    if given.dtype == torch.bool or not torch.equal(whole.to(given.dtype), given):
+        raise AcclimateError(f"expected whole numbers as labels, got {given.dtype}")
     wrong = whole < -1
     if class_count is not None:
         wrong |= whole >= class_count
@@ -237,9 +238,83 @@ def imagenet_classes() -> ClassList:
 
 
 def imagenet_index() -> dict[str, int]:
-    """The number of each WordNet id, in the order of the numbers.
+    """The class index of each WordNet id, in the order of the indices.
 
     >>> imagenet_index()["n01443537"]
     1
     """
     return {id_: index for index, id_ in enumerate(imagenet_classes().ids or ())}
+
+
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """The labels of a data set in terms of a model's outputs.
+
+    Attributes:
+        keep: outputs that may be predicted; the others are left out (ImageNet-R and -A are
+            scored over their 200 classes). None is all of them.
+        label_of: for each output the label it counts as, -1 for none (ImageNet-D: any of the dog
+            breeds is a dog). None: outputs and labels are the same indices.
+
+    >>> import torch
+    >>> logits = torch.tensor([[3.0, 2.0, 1.0]])
+    >>> Scoring(keep=torch.tensor([1, 2])).predict(logits)
+    tensor([1])
+    >>> Scoring(label_of=torch.tensor([-1, 0, 0])).predict(logits)
+    tensor([-1])
+    """
+
+    keep: Tensor | None = None
+    label_of: Tensor | None = None
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """The label each row of ``logits`` predicts; -1 where the output is no label at all."""
+        return self.top(logits, 1)[:, 0]
+
+    def top(self, logits: Tensor, k: int) -> Tensor:
+        """The labels of the ``k`` largest outputs that may be predicted, N × k (fewer if fewer)."""
+        self.check(logits.shape[1])
+        there = self.on(logits.device)
+        if there.keep is None:
+            outputs = logits.topk(min(k, logits.shape[1]), dim=1).indices
+        else:
+            chosen = logits[:, there.keep].topk(min(k, len(there.keep)), dim=1).indices
+            outputs = there.keep[chosen]
+        return outputs if there.label_of is None else there.label_of[outputs]
+
+    def on(self, device: torch.device) -> Scoring:
+        """The same with its tensors on a device, where they go once and not with every batch.
+
+        >>> scoring = Scoring(keep=torch.tensor([1, 2]))
+        >>> scoring.on(torch.device("cpu")) is scoring
+        True
+        """
+        tensors = [tensor for tensor in (self.keep, self.label_of) if tensor is not None]
+        return self if all(tensor.device == device for tensor in tensors) else _on(self, device)
+
+    def check(self, outputs: int) -> None:
+        """Refuse a model with another number of outputs than this was made for."""
+        if self.label_of is not None and len(self.label_of) != outputs:
+            raise AcclimateError(
+                f"expected a model with {len(self.label_of)} outputs for this data set, got "
+                f"{outputs}"
+            )
+        if self._highest >= outputs:
+            raise AcclimateError(
+                f"this data set is scored over outputs up to {self._highest}, but the model "
+                f"has {outputs}; is this the model for it?"
+            )
+
+    @cached_property
+    def _highest(self) -> int:
+        """The last output that may be predicted, read once: reading it from a GPU waits for it."""
+        return -1 if self.keep is None else int(self.keep.max())
+
+
+@lru_cache(maxsize=16)
+@torch.inference_mode(False)  # made in inference, they could not be used in training
+def _on(scoring: Scoring, device: torch.device) -> Scoring:
+    keep, label_of = (
+        None if tensor is None else tensor.to(device) for tensor in (scoring.keep, scoring.label_of)
+    )
+    return Scoring(keep=keep, label_of=label_of)

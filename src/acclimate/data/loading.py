@@ -23,9 +23,9 @@ __all__ = ["Batch", "Resident", "batch_count", "batches", "epoch_order"]
 class Resident:
     """Room on the device for all images of a source, filled as they come by.
 
-    Whether they fit shows with the first of them, which tells their shape and type; where they do
-    not, nothing is kept and everything stays missing. Images are kept as they were read, uint8 or
-    float32, so that batches are the same with and without.
+    Whether they fit is known with the first of them, which has their shape and type; where they
+    do not, nothing is kept and everything stays missing. Images are kept as they were read, uint8
+    or float32, so that batches are the same with and without.
 
     Args:
         count: how many images the source has.
@@ -50,12 +50,12 @@ class Resident:
         self._shape = torch.Size()  # of one image
         self._strides: tuple[int, ...] = ()
 
-    def missing(self, numbers: Tensor) -> Tensor:
-        """Those of these numbers, on the CPU, whose images have to be read."""
-        return numbers[~self._known[numbers]]
+    def missing(self, indices: Tensor) -> Tensor:
+        """Those of these indices, on the CPU, whose images have to be read."""
+        return indices[~self._known[indices]]
 
-    def keep(self, numbers: Tensor, images: Tensor) -> None:
-        """Keep images that are on the device, by their numbers on the CPU, if all would fit."""
+    def keep(self, indices: Tensor, images: Tensor) -> None:
+        """Keep images that are on the device, by their indices on the CPU, if all would fit."""
         count = len(self._known)
         if not len(images) or count * images[0].nbytes > self._room:
             return
@@ -63,19 +63,19 @@ class Resident:
         if self._pixels is None:
             self._pixels = images.new_empty((count, size))
             self._shape, self._strides = images[0].shape, torch.empty_like(images[0]).stride()
-        rows = numbers.to(self._device, non_blocking=self._device.type == "cuda")
+        rows = indices.to(self._device, non_blocking=self._device.type == "cuda")
         packed = images.new_empty((len(images), size))
         self._shaped(packed).copy_(images)
         self._pixels.index_copy_(0, rows, packed)
-        self._known[numbers] = True  # last: from now on nobody reads them
+        self._known[indices] = True  # last: from now on they are not read again
 
     def take(self, rows: Tensor) -> Tensor:
-        """A copy of the images of these numbers, which are on the device and not missing."""
+        """A copy of the images at these indices, which are on the device and not missing."""
         assert self._pixels is not None
         return self._shaped(self._pixels.index_select(0, rows))
 
     def _shaped(self, pixels: Tensor) -> Tensor:
-        # Strides count too, those of a single channel as well: a model may round otherwise.
+        # Strides count too, those of a single channel as well: a model may round in another way.
         size = self._shape.numel()
         return pixels.as_strided((len(pixels), *self._shape), (size, *self._strides))
 
@@ -86,10 +86,10 @@ _Reads: TypeAlias = "Generator[_Read, None, None]"
 
 @dataclass(frozen=True)
 class Batch:
-    """Images as the model takes them, on the device, and their numbers, on the CPU.
+    """Images as the model takes them, on the device, and their indices, on the CPU.
 
-    Where only a part of a batch is read, the numbers are still those of the whole batch. ``rows``
-    are the same numbers on the device, to choose from what lies there without waiting for it.
+    Where only a part of a batch is read, the indices are still those of the whole batch. ``rows``
+    are the same indices on the device, to choose from what lies there without waiting for it.
     """
 
     images: Tensor
@@ -102,7 +102,7 @@ class _Read:
     """Where in the order a batch lies, what had to be read of it, and its images, if any."""
 
     place: slice
-    numbers: Tensor
+    indices: Tensor
     images: Tensor | None
 
 
@@ -148,12 +148,12 @@ def batches(
     Args:
         source: where the images come from.
         batch_size: images in a batch; a single one left over joins the last batch.
-        order: the numbers of the images, in the order to read them; None is as they come.
+        order: the indices of the images, in the order to read them; None is from the first on.
         device: where the model is. Images travel as uint8 and are normalised there.
-        start: the first batch to yield, to go on where a run was stopped.
+        start: the first batch to yield, to resume a run.
         prefetch: how many batches are read ahead by a thread; 0 reads without one.
-        part: which of a batch's numbers to read, where others read the rest; maybe none of them.
-            Asked once for the numbers on the CPU, and once for those on the device.
+        part: which of a batch's indices to read, where other processes read the rest; maybe none.
+            Called once for the indices on the CPU, and once for those on the device.
         resident: what stays on the device from pass to pass: images it has are not read again.
     """
     order = torch.arange(len(source)) if order is None else order.cpu()
@@ -161,7 +161,10 @@ def batches(
     if start < 0 or prefetch < 0:
         raise AcclimateError(f"expected start and prefetch >= 0, got {start} and {prefetch}")
     if len(order) and not 0 <= int(order.min()) <= int(order.max()) < len(source):
-        raise AcclimateError(f"expected an order of numbers below {len(source)}")
+        raise AcclimateError(
+            f"expected indices from 0 to {len(source) - 1} as order, got {int(order.min())} to "
+            f"{int(order.max())}"
+        )
     if resident is not None and not len(resident.missing(order)):
         prefetch = 0  # nothing to read: no thread is needed
     there = torch.device(device)
@@ -171,9 +174,9 @@ def batches(
 
 
 def _places(n: int, batch_size: int, count: int, start: int) -> Iterator[slice]:
-    for number in range(start, count):
-        end = (number + 1) * batch_size if number < count - 1 else n
-        yield slice(number * batch_size, end)
+    for batch in range(start, count):
+        end = (batch + 1) * batch_size if batch < count - 1 else n
+        yield slice(batch * batch_size, end)
 
 
 def _ready(
@@ -197,11 +200,11 @@ def _ready(
 
 
 def _there(read: _Read, rows: Tensor, device: torch.device, resident: Resident | None) -> Tensor:
-    """The images of some numbers on the device: those just read, and those that were there."""
+    """The images of a batch on the device: those just read, and those that were there."""
     if read.images is not None:
         images = read.images.to(device, non_blocking=device.type == "cuda")
         if resident is not None:
-            resident.keep(read.numbers, images)
+            resident.keep(read.indices, images)
         if len(images) == len(rows):
             return images
     assert resident is not None
@@ -218,23 +221,23 @@ def _read(
     pin: bool,
 ) -> _Reads:
     for place in places:
-        indices = order[place]
-        wanted = indices if part is None else part(indices)
-        numbers = wanted if resident is None else resident.missing(wanted)
-        if len(numbers):
-            images = source.read(numbers)
+        whole = order[place]
+        wanted = whole if part is None else part(whole)
+        indices = wanted if resident is None else resident.missing(wanted)
+        if len(indices):
+            images = source.read(indices)
         elif len(wanted):
-            yield _Read(place, numbers, None)
+            yield _Read(place, indices, None)
             continue
-        else:  # No image has no shape: one is read for it, and left out.
-            images = source.read(indices[:1])[:0]
+        else:  # An empty batch needs a shape too: one image is read for it, and left out.
+            images = source.read(whole[:1])[:0]
         if pin:  # a copy from pinned memory does not wait for the device
-            numbers, images = numbers.pin_memory(), images.pin_memory()
-        yield _Read(place, numbers, images)
+            indices, images = indices.pin_memory(), images.pin_memory()
+        yield _Read(place, indices, images)
 
 
 def _read_ahead(items: _Reads, depth: int) -> _Reads:
-    """The same items, made by a thread that is at most ``depth`` ahead."""
+    """The same items, read by a thread that is at most ``depth`` ahead."""
     results: queue.Queue[_Read | BaseException | None] = queue.Queue(maxsize=depth)
     stop = threading.Event()
 

@@ -15,7 +15,7 @@ _UNKNOWN = 4 * 2**30  # where the system does not say: what a small laptop can s
 
 
 def cache_budget(cache: int | None) -> int:
-    """The bytes a source may keep: as told, or a third of what is available now.
+    """The bytes a source may keep: as asked, or a third of what is available now.
 
     >>> cache_budget(1000)
     1000
@@ -24,7 +24,7 @@ def cache_budget(cache: int | None) -> int:
 
 
 def device_budget(device: torch.device, room: int | None) -> int:
-    """The bytes images may take on a device: as told, or a third of what is free on a GPU now.
+    """The bytes images may take on a device: as asked, or a third of what is free on a GPU now.
 
     Elsewhere none: the memory of the host is where sources keep them already.
 

@@ -1,4 +1,4 @@
-"""What a model wants its images to look like: size, crop, interpolation, colour scale."""
+"""How a model wants its images: size, crop, interpolation, colour scale."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Preprocessing:
         return images.sub_(mean).div_(std)
 
     def describe(self) -> str:
-        """One line a person can check."""
+        """One line to check by eye."""
         shape = f"{self.size[0]}×{self.size[1]}"
         if self.resize is not None:
             sides = "both sides" if self.squash else "shorter side"
@@ -115,7 +115,7 @@ class Preprocessing:
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # made in inference, they could not be used in training
 def _per_channel(device: torch.device, values: tuple[float, ...]) -> Tensor:
-    """One number a channel, on the device: a copy with every batch would wait for all before it."""
+    """One value a channel, on the device: a copy with every batch would wait for all before it."""
     return torch.tensor(values, dtype=torch.float32, device=device).view(1, -1, 1, 1)
 
 

@@ -112,7 +112,7 @@ def index_shard(path: Path) -> list[Sample]:
 
     Raises:
         AcclimateError: for a file that is no whole, uncompressed tar, for two files of one sample
-            that mean the same, and for a label that is no number.
+            that mean the same, and for a label that is no integer.
     """
     samples: dict[str, dict[str, tarfile.TarInfo]] = {}
     try:
@@ -143,7 +143,7 @@ def _check_plain(path: Path, head: bytes) -> None:
 
 
 def _check_end(path: Path, file: BinaryIO, offset: int) -> None:
-    """Refuse what tarfile takes for the end without a word: a cut, damage, a second tar."""
+    """Refuse what tarfile silently takes for the end: a cut, damage, a second tar."""
     file.seek(offset)
     rest = file.read(_LONGEST_END)
     if rest[:_BLOCK] != bytes(_BLOCK):
@@ -153,7 +153,7 @@ def _check_end(path: Path, file: BinaryIO, offset: int) -> None:
         )
     if rest.strip(b"\0"):
         raise AcclimateError(
-            f"{path} goes on after its end, as tar files do that were put together with cat; give "
+            f"{path} continues after its end, as tar files do that were joined with cat; give "
             "its parts one by one"
         )
 

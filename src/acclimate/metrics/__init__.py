@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from acclimate._lazy import imported_when_used
 
 if TYPE_CHECKING:
-    from acclimate.data.scoring import Scoring
+    from acclimate.data.labels import Scoring
     from acclimate.metrics.bootstrap import bootstrap_interval
     from acclimate.metrics.calibration import Calibration, ReliabilityBin, ece
     from acclimate.metrics.error import ErrorCounts, top_k_error

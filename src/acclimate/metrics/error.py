@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acclimate.data.scoring import Scoring
+from acclimate.data.labels import Scoring
 from acclimate.errors import AcclimateError
 from acclimate.metrics.bootstrap import binomial_errors, check_draws, percentile_interval
 from acclimate.metrics.figure import Figure

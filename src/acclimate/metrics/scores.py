@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acclimate.data.scoring import Scoring
+from acclimate.data.labels import Scoring
 
 __all__ = ["Scores", "Tally", "effective_classes", "information_maximization", "nuclear_norm_score"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from acclimate.data.scoring import Scoring
+from acclimate.data.labels import Scoring
 from acclimate.errors import AcclimateError
 from acclimate.metrics.error import ErrorCounts
 from acclimate.metrics.figure import Figure

@@ -24,12 +24,12 @@ def test_only_image_files_right_in_the_folder_are_listed(tmp_path):
     assert list_folders(tmp_path) == ["deeper", "folder.png"]
 
 
-def test_what_cannot_be_looked_into_is_named(tmp_path):
+def test_what_cannot_be_listed_is_named(tmp_path):
     path = tmp_path / "file"
     path.touch()
     with pytest.raises(AcclimateError, match=r"expected a folder, but .*file is a file"):
         list_folders(path)
-    with pytest.raises(AcclimateError, match=r"cannot look into .*gone: No such file"):
+    with pytest.raises(AcclimateError, match=r"cannot list .*gone: No such file"):
         list_images(tmp_path / "gone")
 
 

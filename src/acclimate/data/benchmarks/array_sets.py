@@ -106,8 +106,8 @@ class ArraySet:
 def plain_scaling(side: int, *, channels: int = 3) -> Preprocessing:
     """Pixels scaled to 0..1 and nothing else, at the data set's own size.
 
-    Models of small images are not fed alike: many take 0..1, as those of RobustBench do, others
-    are normalised by the mean and deviation of their training set. So the data set claims nothing
+    Models of small images differ: many take 0..1, as those of RobustBench do, others are
+    normalised by the mean and deviation of their training set. So the data set claims nothing
     about colour; the model's own record, passed as ``preprocessing``, wins wherever there is one.
 
     >>> print(plain_scaling(28, channels=1).describe())
@@ -134,7 +134,7 @@ def check_images(images: NDArray[Any], *shapes: tuple[int, ...], where: object) 
     if images.dtype == np.uint8 and images.ndim > 0 and images.shape[1:] in shapes:
         return
     wanted = " or ".join("×".join(("N", *map(str, shape))) for shape in shapes)
-    shape = "×".join(map(str, images.shape)) or "a single number"
+    shape = "×".join(map(str, images.shape)) or "a scalar"
     raise AcclimateError(
         f"expected uint8 images {wanted} in {where}, got {images.dtype} {shape}; is it a file of "
         "another data set?"
@@ -146,14 +146,14 @@ def sound_labels(
 ) -> Tensor:
     """Labels as int64 from 0, once there is one for each image and each is a class.
 
-    ``first`` is how the file writes the first class; messages keep to the file's numbers.
+    ``first`` is how the file writes the first class; messages keep to the file's own labels.
 
     >>> sound_labels(np.array([[2], [1]], np.uint8), count=2, classes=2, where="y.bin", first=1)
     tensor([1, 0])
     """
     flat = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if flat.ndim != 1 or len(flat) != count:
-        shape = "×".join(map(str, labels.shape)) or "a single number"
+        shape = "×".join(map(str, labels.shape)) or "a scalar"
         raise AcclimateError(
             f"expected one label for each of {count:,} images in {where}, got {shape}; images and "
             "labels are not of one copy"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from acclimate.data.benchmarks.registry import Request
 from acclimate.data.files import EXTENSIONS, FolderSource
+from acclimate.data.labels import Scoring
 from acclimate.data.preprocessing import Preprocessing
-from acclimate.data.scoring import Scoring
 from acclimate.errors import AcclimateError
 
 __all__ = [
@@ -111,13 +111,13 @@ def check_classes(
     """Refuse folders that are no class, whose images would have no label, and missing ones."""
     wanted = dict.fromkeys(expected)
     what = f"classes of {request.dataset.name}"
-    strangers = sorted(set(folders) - set(wanted))
-    if len(strangers) == len(folders):
+    unknown = sorted(set(folders) - set(wanted))
+    if len(unknown) == len(folders):
         request.refuse(f"expected a folder for each of the {len(wanted)} {what} in {base}")
-    if strangers:
+    if unknown:
         raise AcclimateError(
-            f"{len(strangers)} of {len(folders)} folders in {base} are none of the {len(wanted)} "
-            f"{what}: {some(strangers)}; expected names such as {some(list(wanted), 2)}. Move them "
+            f"{len(unknown)} of {len(folders)} folders in {base} are none of the {len(wanted)} "
+            f"{what}: {some(unknown)}; expected names such as {some(list(wanted), 2)}. Move them "
             "away, or choose the data set that has them"
         )
     absent = [name for name in wanted if name not in set(folders)]
@@ -143,7 +143,7 @@ def check_counts(
     if wrong or (total is not None and count != total):
         wanted = "images in every class" if total is None else f"{total:,} images"
         every = "" if each is None else f", {each} in each class"
-        # Where the classes differ in size, the likely culprits are those at the end in question.
+        # Where the classes differ in size, the smallest (or largest) are the likely ones.
         surplus = total is not None and count > total
         named = wrong or sorted(counts, key=lambda name: counts[name], reverse=surplus)[:3]
         kind = "" if wrong else f"the {'largest' if surplus else 'smallest'} classes: "
@@ -178,14 +178,14 @@ def list_images(folder: Path) -> Listing:
 
 
 def list_folder(folder: Path) -> list[os.DirEntry[str]]:
-    """What lies in a folder, hidden things aside, or why that cannot be told."""
+    """What lies in a folder, hidden things aside."""
     try:
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith(".")]
     except NotADirectoryError as error:
         raise AcclimateError(f"expected a folder, but {folder} is a file") from error
     except OSError as error:
-        raise AcclimateError(f"cannot look into {folder}: {error.strerror}") from error
+        raise AcclimateError(f"cannot list {folder}: {error.strerror}") from error
 
 
 def some(names: Sequence[str], count: int = 5) -> str:
@@ -200,7 +200,7 @@ def some(names: Sequence[str], count: int = 5) -> str:
 def _size(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat().st_size
-    except OSError:  # a link to nothing: reading it will say so, by name
+    except OSError:  # a link to nothing: reading it will fail with its name
         return -1
 
 
@@ -230,7 +230,7 @@ def listed_source(
 
 
 def check_listed(request: Request, folder: Path, names: Sequence[str]) -> list[int]:
-    """The numbers of those files of a table that are there, objecting to others that are not."""
+    """The indices of those files of a table that are there, objecting to others that are not."""
     again = [name for name, times in Counter(names).items() if times > 1]
     if again:
         raise AcclimateError(
@@ -261,6 +261,6 @@ def present(folder: Path, names: Sequence[str]) -> set[str]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise AcclimateError(f"cannot look into {folder / parent}: {error}") from error
+            raise AcclimateError(f"cannot list {folder / parent}: {error}") from error
         found.update(f"{parent}/{entry}" if parent else entry for entry in entries)
     return found.intersection(names)

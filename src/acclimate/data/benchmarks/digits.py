@@ -47,7 +47,7 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
     shape = [int(length) for length in np.frombuffer(content, ">u4", axes, 4)]
     if len(content) - start != math.prod(shape):
         raise AcclimateError(
-            f"expected {'×'.join(map(str, shape))} bytes in {path}, as it says itself, got "
+            f"expected {'×'.join(map(str, shape))} bytes in {path}, as its header says, got "
             f"{len(content) - start:,}; the file is cut short or has been added to"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

@@ -31,9 +31,8 @@ from acclimate.data.benchmarks.registry import (
     register_dataset,
 )
 from acclimate.data.files import FolderSource
-from acclimate.data.labels import imagenet_classes, imagenet_index
+from acclimate.data.labels import Scoring, imagenet_classes, imagenet_index
 from acclimate.data.preprocessing import Preprocessing
-from acclimate.data.scoring import Scoring
 from acclimate.data.shift import DEV, STAND_INS, TEST
 from acclimate.errors import AcclimateError
 
@@ -120,10 +119,10 @@ def _flat(request: Request, base: Path) -> tuple[Sequence[str], Sequence[str]]:
             f"whole {_SOLUTION}, and move other images away"
         )
     ids = [known[Path(file).stem] for file in listing.files]
-    strangers = sorted(set(ids) - imagenet_index().keys())
-    if strangers:
+    unknown_ids = sorted(set(ids) - imagenet_index().keys())
+    if unknown_ids:
         raise AcclimateError(
-            f"{truth} names what are no classes of ImageNet: {some(strangers)}; expected WordNet "
+            f"{truth} names what are no classes of ImageNet: {some(unknown_ids)}; expected WordNet "
             "ids such as n01440764"
         )
     return listing.files, ids

@@ -25,8 +25,7 @@ from acclimate.data.benchmarks.class_folders import (
     some,
 )
 from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
-from acclimate.data.labels import ClassList
-from acclimate.data.scoring import Scoring
+from acclimate.data.labels import ClassList, Scoring
 from acclimate.errors import AcclimateError, unknown_name
 
 __all__ = [

@@ -49,7 +49,7 @@ FMOW_CLASSES = (
 
 # 2015-06-01T10:20:30Z; only in universal time does the text's year decide the split.
 _UNIVERSAL_TIME = re.compile(r"(\d{4})-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?")
-_FMOW_CLASS = {name: number for number, name in enumerate(FMOW_CLASSES)}
+_FMOW_CLASS = {name: index for index, name in enumerate(FMOW_CLASSES)}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def read_fmow(path: Path) -> Iterator[Row]:
 
     Images of the table's ``val`` and ``test`` parts are ``id_val`` and ``id_test`` if taken
     before 2013, out of distribution from 2013 (``val``) and from 2016 (``test``), and in no
-    official split otherwise. Training images count until the end of 2012.
+    official split in between. Training images count until the end of 2012.
     """
     for number, line in enumerate(_lines(path, ("split", "category", "timestamp"))):
         part = line["split"]
@@ -172,7 +172,7 @@ def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[_Line]:
 
 
 CAMELYON17_CLASSES = ("normal", "tumor")
-# Scaled to 0..1 only; how images are standardised is not for this record to say.
+# Scaled to 0..1 only; images are standardised one by one after that.
 _RXRX1_PIXELS = Preprocessing(size=(256, 256), mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
@@ -189,7 +189,7 @@ def open_rxrx1(request: Request) -> ImageSource:
 
     The models published with WILDS were fed images standardised one by one, each channel by its
     own mean and deviation, which no fixed mean can express. So that is done unless the request has
-    a preprocessing, and the source then hands out model input.
+    a preprocessing, and the source then reads as model input.
     """
     names = tuple(f"siRNA {number}" for number in range(1139))
     own = request.preprocessing is None
@@ -262,12 +262,12 @@ class _Table:
         return table.parent, rows
 
     def check(self, request: Request) -> None:
-        """Refuse what is not whole, without a look into any image."""
+        """Refuse what is not whole, without opening any image."""
         folder, rows = self.rows(request)
         check_listed(request, folder, [row.file for row in rows])
 
     def missing(self, root: Path) -> list[str]:
-        """What is not there, at a glance."""
+        """What is not there."""
         folder = self._place(root)
         gone = [] if (folder / self.name).is_file() else [self.name]
         return gone + ([] if (folder / self.images).is_dir() else [f"{self.images}/"])

@@ -170,7 +170,7 @@ def motion_kernels(angles_degrees: Tensor, *, radius: float, sigma: float) -> Te
 
 Pixels: TypeAlias = NDArray[np.uint8]
 
-# ITU-R 601 luma in units of 2**-16, as Pillow has it; their sum is 1, so greys stay as they are.
+# ITU-R 601 luma in units of 2**-16, as Pillow has it; their sum is 1, so greys stay the same.
 _LUMA = (19595, 38470, 7471)
 _ROUNDING = 2.0**-10
 
@@ -208,7 +208,7 @@ def rgb_to_grey(images: Tensor) -> Tensor:
 
 
 def luma(images: Tensor) -> Tensor:
-    """Brightness of float images N×3×H×W, or N×1×H×W as it is, as N×1×H×W."""
+    """Brightness of float images N×3×H×W, or N×1×H×W unchanged, as N×1×H×W."""
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(1)

@@ -198,7 +198,7 @@ def frost(
     """Add a piece, cut at random, of one of five images of ice.
 
     The published images are used where the package ``imagecorruptions`` brings them, and five
-    grown by rule otherwise: `frost_kind` tells which.
+    grown by rule otherwise: `frost_kind` returns which.
     """
     height, width = images.shape[-2:]
     overlays = _overlays(frost_kind(), overlay_scale, height, width, images.device)
@@ -252,16 +252,16 @@ def _overlays(
     values, sizes = _end_to_end(kind, tuple(scales), device)
     areas = [rows * columns for rows, columns in sizes]
 
-    def numbers(values: list[int]) -> Tensor:
+    def on_device(values: list[int]) -> Tensor:
         return torch.tensor(values, device=device)
 
     return _Overlays(
         values=values,
-        start=numbers([sum(areas[:index]) for index in range(TEXTURES)]),
-        pitch=numbers([columns for _, columns in sizes]),
+        start=on_device([sum(areas[:index]) for index in range(TEXTURES)]),
+        pitch=on_device([columns for _, columns in sizes]),
         # The published draws leave out the last place; where it is the only one, it is taken.
-        room_down=numbers([max(1, rows - height) for rows, _ in sizes]),
-        room_right=numbers([max(1, columns - width) for _, columns in sizes]),
+        room_down=on_device([max(1, rows - height) for rows, _ in sizes]),
+        room_right=on_device([max(1, columns - width) for _, columns in sizes]),
     )
 
 
