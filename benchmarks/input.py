@@ -1,10 +1,10 @@
-"""How fast pictures come to the model, beside a model that is always shown the same ones.
+"""How fast images come to the model, beside a model that is always shown the same ones.
 
     python benchmarks/input.py [--json] [--images N] [--batch N] [--device cuda]
 
 JPEG files of 500×375 are adapted to, as ``adapt`` does it, for three epochs. The folder is opened
 so that it keeps nothing: epoch 1 decodes as it goes and cannot be faster than the decoder, later
-epochs find the pictures on the device. "host" is an epoch of pictures that were kept in the memory
+epochs find the images on the device. "host" is an epoch of images that were cached in the memory
 of the host and are sent with every batch. "synthetic" shows one batch again and again: what the
 step alone can do, measured before and after every epoch. Ratios are to the mean of these two, since
 other work on the machine comes and goes.
@@ -42,21 +42,21 @@ EPOCHS = 3
 WARM_UP = 3
 
 
-def say(words: str) -> None:
+def report(words: str) -> None:
     """How far it has come: whole epochs take a while."""
     print(words, file=sys.stderr, flush=True)
 
 
-def write_pictures(folder: Path, count: int) -> None:
-    """Smooth random pictures with some grain, about 50 kB each."""
+def write_images(folder: Path, count: int) -> None:
+    """Smooth random images with some grain, about 50 kB each."""
 
     def write(number: int) -> None:
         draw = np.random.default_rng(number)
         coarse = Image.fromarray(draw.integers(0, 256, (12, 16, 3), dtype=np.uint8))
         smooth = np.asarray(coarse.resize((500, 375), Image.Resampling.BICUBIC), np.int16)
         grainy = smooth + draw.integers(-10, 11, smooth.shape, dtype=np.int16)
-        picture = Image.fromarray(grainy.clip(0, 255).astype(np.uint8))
-        picture.save(folder / f"{number:06}.jpg", quality=90)
+        image = Image.fromarray(grainy.clip(0, 255).astype(np.uint8))
+        image.save(folder / f"{number:06}.jpg", quality=90)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(write, range(count)))
@@ -78,7 +78,7 @@ def measure(folder: Path, *, count: int, batch: int, model: str, device: torch.d
     began = time.perf_counter()
     files = open_images(folder, preprocessing=outlined.preprocessing, cache=0, progress=False)
     rates = {"decoding alone": count / (time.perf_counter() - began)}
-    say(f"decoding alone: {rates['decoding alone']:.1f} images/s; the first steps")
+    report(f"decoding alone: {rates['decoding alone']:.1f} images/s; the first steps")
     in_memory = open_images(folder, preprocessing=outlined.preprocessing, progress=False)
     shown = next(iter(batches(in_memory, batch_size=batch, device=device))).images
     net = fresh(outlined.model, device)
@@ -96,9 +96,9 @@ def measure(folder: Path, *, count: int, batch: int, model: str, device: torch.d
             torch.cuda.synchronize(device)
         return count / (time.perf_counter() - began)
 
-    def epoch(number: int, source: ImageSource, kept: Resident | None) -> Iterator[Tensor]:
+    def epoch(number: int, source: ImageSource, cached: Resident | None) -> Iterator[Tensor]:
         order = epoch_order(count, seed=0, epoch=number)
-        for each in batches(source, batch_size=batch, order=order, device=device, resident=kept):
+        for each in batches(source, batch_size=batch, order=order, device=device, resident=cached):
             yield each.images
 
     for _ in range(WARM_UP):
@@ -108,9 +108,9 @@ def measure(folder: Path, *, count: int, batch: int, model: str, device: torch.d
     for number in range(EPOCHS + 1):
         last = number == EPOCHS
         title = "host" if last else f"epoch {number + 1}"
-        source, kept = (in_memory, None) if last else (files, resident)
-        rates[title] = rate(epoch(number, source, kept))
-        say(f"{title}: {rates[title]:.1f} images/s")
+        source, cached = (in_memory, None) if last else (files, resident)
+        rates[title] = rate(epoch(number, source, cached))
+        report(f"{title}: {rates[title]:.1f} images/s")
         synthetic.append(rate(repeat(shown, count // batch)))
         ratios[title] = rates[title] / mean(synthetic[-2:])
     return rates | {"synthetic": mean(synthetic)}, ratios, str(how)
@@ -132,8 +132,8 @@ def main() -> None:
     count = max(1, (args.images or (8192 if cuda else 128)) // batch) * batch
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        say(f"writing {count} pictures")
-        write_pictures(folder, count)
+        report(f"writing {count} images")
+        write_images(folder, count)
         rates, ratios, how = measure(folder, count=count, batch=batch, model=model, device=device)
     machine = torch.cuda.get_device_name(device) if cuda else platform.processor() or "cpu"
     slower = "decoder" if rates["decoding alone"] < rates["synthetic"] else "step"

@@ -482,7 +482,7 @@ def forgetting(rows: Sequence[Row]) -> str:
 def photos(rows: Sequence[Row]) -> str:
     """Networks for ImageNet's classes, by model and severity."""
 
-    def kept(row: Row) -> bool:
+    def old_statistics(row: Row) -> bool:
         return bool(row["options"].get("normalization") == "source")
 
     def severity(row: Row) -> str:
@@ -491,12 +491,12 @@ def photos(rows: Sequence[Row]) -> str:
     order = ["none", "bn", "bn-prior", "ent", "rpl"]
     rows = sorted(
         rows,
-        key=lambda r: (r["model"], r["severity"] or 0, kept(r), order.index(r["recipe"])),
+        key=lambda r: (r["model"], r["severity"] or 0, old_statistics(r), order.index(r["recipe"])),
     )
     return pivot(
         rows,
         line=lambda row: f"{_model(row)}, {severity(row)}",
-        column=lambda row: f"{_recipe(row)}{', old statistics' if kept(row) else ''}",
+        column=lambda row: f"{_recipe(row)}{', old statistics' if old_statistics(row) else ''}",
         corner="model",
     )
 

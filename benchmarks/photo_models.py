@@ -40,7 +40,7 @@ def resnet50() -> LoadedModel:
             module.eps = 1e-3
     with np.load(_folder() / "resnet50-keras-v1.npz") as arrays:
         model.load_state_dict(_from_keras(arrays), strict=False)
-    # Pictures in 0 to 255, centred, not scaled.
+    # Images in 0 to 255, centred, not scaled.
     mean = (123.68 / 255, 116.779 / 255, 103.939 / 255)
     preprocessing = Preprocessing(size=(224, 224), resize=256, mean=mean, std=(1 / 255,) * 3)
     return _loaded("resnet50", model, preprocessing)

@@ -123,7 +123,7 @@ def keep(out: Path) -> None:
             if (folder / HEAD).exists():
                 shutil.copyfile(folder / HEAD, CHECKPOINTS / f"{name}.{HEAD}")
                 records[name]["head_sha256"] = _sha256(CHECKPOINTS / f"{name}.{HEAD}")
-        print(f"kept {name}: {_scores(folder)}")
+        print(f"stored {name}: {_scores(folder)}")
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     RECORDS.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -17,7 +17,7 @@ later one finds.
 
 The weights are random, and the gradients of a random network are chaos: rounding turns them round,
 and the check of the first batch would rightly fall back to float32. It is switched off here. This
-measures speed; that predictions stay the same is measured by same_answer.py, with trained models.
+measures speed; that predictions stay the same is measured by repeatability.py, with trained models.
 ViT-S/16 and EfficientNet-L2, which torchvision does not have by name, are put together from its
 blocks; their parameter counts are those of the published networks.
 

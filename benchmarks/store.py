@@ -1,4 +1,4 @@
-"""How long a plan of 10,000 jobs takes to expand, and a store of 100,000 results to answer.
+"""How long a plan of 10,000 jobs takes to expand, and a store of 100,000 results to query.
 
 python benchmarks/store.py > benchmarks/results/store.json
 """

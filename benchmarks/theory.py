@@ -113,7 +113,7 @@ def many(points: int, classes: int, *, shift: float, stop_gradient: bool, q: flo
     line = np.log(t[:, None] / t / max(bound_on_student(stop_gradient=stop_gradient, q=q), 1e-12))
     cell = np.log(t[1] / t[0])
     unlike = run.collapsed != (line < -1e-9)
-    kept = run.classes[~run.collapsed]
+    others = run.classes[~run.collapsed]
     return {
         "points": points,
         "classes": classes,
@@ -128,7 +128,7 @@ def many(points: int, classes: int, *, shift: float, stop_gradient: bool, q: flo
             (unlike & (np.abs(line) > 1.01 * cell)).sum()
         ),
         "classes in use at the start": len(np.unique(run.start.argmax(axis=0))),
-        "share of the others in one class": float((kept == 1).mean()),
+        "share of the others in one class": float((others == 1).mean()),
     }
 
 

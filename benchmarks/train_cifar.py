@@ -92,8 +92,8 @@ def main() -> None:
     model.eval()
     images, labels = load([args.data / "cifar10-test.npz"], device)
     with torch.no_grad():
-        answers = torch.cat([model(part).argmax(dim=1) for part in images.split(500)])
-    error = 100 * float((answers != labels).double().mean())
+        predicted = torch.cat([model(part).argmax(dim=1) for part in images.split(500)])
+    error = 100 * float((predicted != labels).double().mean())
     print(f"clean error {error:.2f} % on {len(labels)} images")
     half = {
         k: (v.half() if v.is_floating_point() else v).cpu().contiguous()
