@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isclose, nan
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from acclimate.bench.table import cell_of
 from acclimate.data.corruptions import SEVERITIES, TEST
 from acclimate.data.shift import group_of, plain_shift
-from acclimate.metrics.mean import by_seeds, mean_over_shifts
+from acclimate.metrics.mean import by_seeds, mean, mean_over_shifts, spread
 from acclimate.paper.tables import tables
 from acclimate.table import Number, Table
 
@@ -228,7 +227,7 @@ def _unadapted(rows: Sequence[Row], *, of: int) -> Mean | None:
         if row.get("unadapted") is not None:
             places.setdefault((row["corruption"], row["severity"]), []).append(row["unadapted"])
     errors = (
-        {"corruption": corruption, "severity": severity, "seed": 0, "error": fmean(errors)}
+        {"corruption": corruption, "severity": severity, "seed": 0, "error": mean(errors)}
         for (corruption, severity), errors in places.items()
     )
     return mean_error(errors, of=of)
@@ -277,12 +276,12 @@ def _check_rows(rows: Sequence[Row]) -> None:
 # docs/measured.md: means over shifts, by two things a result is known by.
 
 
-def mean(rows: Iterable[Row], value: Value) -> str:
+def mean_of(rows: Iterable[Row], value: Value) -> str:
     """Over the shifts, and its deviation over seeds where there are several.
 
     >>> places = [(seed, shift) for seed in (0, 1) for shift in (1, 2)]
     >>> rows = [{"seed": s, "shift": f"fog:{n}", "error": 10.0 * n + s} for s, n in places]
-    >>> mean(rows, lambda row: row["error"]), mean([], lambda row: row["error"])
+    >>> mean_of(rows, lambda row: row["error"]), mean_of([], lambda row: row["error"])
     ('15.5 ± 0.7', '–')
     """
     by_seed: dict[int, dict[str | None, float]] = {}
@@ -299,9 +298,9 @@ def mean(rows: Iterable[Row], value: Value) -> str:
     if len({frozenset(each) for each in by_seed.values()}) > 1:
         counts = {seed: len(each) for seed, each in by_seed.items()}
         raise TableError(f"expected the same shifts with every seed, got these counts: {counts}")
-    means = [fmean(each.values()) for each in by_seed.values()]
-    spread = f" ± {stdev(means):.1f}" if len(means) > 1 else ""
-    return f"{fmean(means):.1f}{spread}"
+    means = [mean(list(each.values())) for each in by_seed.values()]
+    std = spread(means)
+    return f"{mean(means):.1f}" + ("" if std is None else f" ± {std:.1f}")
 
 
 def pivot(rows: Sequence[Row], *, line: Words, column: Words, corner: str) -> str:
@@ -313,7 +312,7 @@ def pivot(rows: Sequence[Row], *, line: Words, column: Words, corner: str) -> st
     return markdown(
         [corner, *columns],
         (
-            [name, *(mean(_both(rows, line, name, column, each), _error) for each in columns)]
+            [name, *(mean_of(_both(rows, line, name, column, each), _error) for each in columns)]
             for name in lines
         ),
     )
@@ -437,8 +436,8 @@ def dino(rows: Sequence[Row]) -> str:
                 selector,
                 _only(own, "optimizer.lr"),
                 _only(own, "epochs"),
-                mean(own, lambda row: row["unadapted"]),
-                mean(own, _error),
+                mean_of(own, lambda row: row["unadapted"]),
+                mean_of(own, _error),
             ]
             for selector, own in sorted(_grouped(rows, _option("selector")), key=_by_selector)
             if selector != "–"
@@ -473,7 +472,7 @@ def forgetting(rows: Sequence[Row]) -> str:
     return markdown(
         ["recipe", *figures],
         (
-            [name, *(mean(own, value) for value in figures.values())]
+            [name, *(mean_of(own, value) for value in figures.values())]
             for name, own in _grouped(rows, _recipe)
         ),
     )
@@ -526,7 +525,7 @@ def sources(rows: Sequence[Row]) -> str:
         (
             [
                 name,
-                *(mean(_of(own, recipe), _error) for recipe in ORDER),
+                *(mean_of(_of(own, recipe), _error) for recipe in ORDER),
                 *(_reduction(own, recipe) for recipe in ("ent", "rpl")),
             ]
             for name, own in _grouped(rows, _source)
@@ -563,9 +562,9 @@ def statistics(rows: Sequence[Row]) -> str:
         (
             [
                 name,
-                mean(_of_size(own, sizes[-1]), lambda row: row["unadapted"]),
-                *(mean(_of_size(own, size), _online) for size in sizes),
-                mean(_of_size(own, sizes[-1]), _error),
+                mean_of(_of_size(own, sizes[-1]), lambda row: row["unadapted"]),
+                *(mean_of(_of_size(own, size), _online) for size in sizes),
+                mean_of(_of_size(own, sizes[-1]), _error),
             ]
             for name, own in _grouped(rows, _model)
         ),
@@ -582,7 +581,7 @@ def small_batches(rows: Sequence[Row]) -> str:
             ("each batch", _online, _after_last_epoch),
             ("all images", _error, _error),
         ):
-            errors = mean(_of(own, "bn"), before), mean(_of(own, "ent"), after)
+            errors = mean_of(_of(own, "bn"), before), mean_of(_of(own, "ent"), after)
             reduction = _reduction(own, "ent", before=before, after=after)
             lines.append([f"{size}, of {words}", *errors, reduction])
     return markdown(["batch size, statistics", "`bn`", "`ent`", "reduction"], lines)
@@ -613,7 +612,7 @@ def _reduction(
     errors = [[each for each in values if each is not None] for values in (old, new)]
     if not all(errors):
         return "–"
-    first, then = map(fmean, errors)
+    first, then = map(mean, errors)
     return f"{100 * (first - then) / first:.0f} %"
 
 
@@ -634,7 +633,7 @@ def group_norm(rows: Sequence[Row]) -> str:
     def cell(recipe: str, shift: str) -> str:
         of = TEST if shift == "test" else (shift,)
         ours = (row for row in own[recipe] if plain_shift(row["corruption"]) in of)
-        return f"{mean(ours, _error)} ({published(GROUP_NORM, recipe, shift=shift)})"
+        return f"{mean_of(ours, _error)} ({published(GROUP_NORM, recipe, shift=shift)})"
 
     return markdown(
         ["corruption", *(f"`{recipe}`" for recipe in recipes)],
@@ -661,7 +660,7 @@ def methods_table(rows: Sequence[Row]) -> str:
     def first(name: str) -> tuple[float, str]:
         """The best in the plain stream first."""
         errors = [r["online"] for r in rows if (r["recipe"], r["setting"]) == (name, "online")]
-        return fmean(errors) if errors else float("inf"), name
+        return mean(errors) if errors else float("inf"), name
 
     lines = []
     for name in sorted({row["recipe"] for row in rows}, key=first):
@@ -681,7 +680,7 @@ def _methods_mean(rows: Sequence[Row]) -> str:
             f"expected {len(TEST)} corruptions of {rows[0]['recipe']} {rows[0]['setting']}, "
             f"got {len(apart)}"
         )
-    return f"{fmean(row['online'] for row in rows):.1f}"
+    return f"{mean([row['online'] for row in rows]):.1f}"
 
 
 def _rate(rows: Sequence[Row]) -> str:

@@ -105,7 +105,7 @@ def test_its_cells_are_complete(table):
 
 def test_figures_say_why_they_have_no_numbers():
     figures = [table for table in ALL if table.kind == "figure"]
-    assert all("picture" in (figure.note or "") for figure in figures)
+    assert all("drawn" in (figure.note or "") for figure in figures)
     assert all(figure.cells or figure.settings for figure in figures)
     assert {figure.settings.get("theory") for figure in figures} == {None, "main", *FIGURES}
 
