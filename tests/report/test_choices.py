@@ -12,12 +12,10 @@ from acclimate.bench.choices import read_choices
 from acclimate.bench.selection import LABEL_FREE, LEAVE_ONE_OUT, ORACLE, place_of
 from acclimate.data.corruptions import DEV
 from acclimate.errors import AcclimateError
-from acclimate.report.choices import by_shift_table, choices_table
+from acclimate.report.choices import by_shift_table, choices_table, regret_table
 from acclimate.report.page import build_report
 from acclimate.report.practices import practices
-from acclimate.report.regret import regret_table
-from acclimate.report.settings import panels
-from acclimate.report.shown import choose
+from acclimate.report.settings import choose, panels
 from report_store import sweep
 
 MODEL = "acclimate:wrn-40-2"

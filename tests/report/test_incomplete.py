@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from acclimate.bench import Job, Result, Store
-from acclimate.report.means import compared
 from acclimate.report.page import build_report
 from acclimate.report.practices import practices
-from acclimate.report.settings import panels
-from acclimate.report.shown import choose
+from acclimate.report.settings import choose, compared, panels
 
 SLOW, FAST, MIDDLE = ((("optimizer.lr", lr),) for lr in (0.1, 1.0, 0.5))
 LEFT_OUT = "(incomplete settings left out)"

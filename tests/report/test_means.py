@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from acclimate.bench import Job, Result, Store
-from acclimate.report.means import mean_error
 from acclimate.report.page import build_report
 from acclimate.report.rates import rate_grid
-from acclimate.report.settings import panels
-from acclimate.report.shown import choose, side_by_side
+from acclimate.report.settings import choose, mean_error, panels, side_by_side
 from report_store import rows, section, sweep
 from stored import change
 

@@ -11,8 +11,7 @@ from acclimate.report.calibration import pooled
 from acclimate.report.over_time import balance_figure, error_figure
 from acclimate.report.page import build_report
 from acclimate.report.rates import rate_figure, rate_groups
-from acclimate.report.settings import Setting, panels
-from acclimate.report.shown import choose
+from acclimate.report.settings import Setting, choose, panels
 from acclimate.text import option_words
 from report_store import RATES, full_store, result, rows, section, sweep
 from stored import change

@@ -9,8 +9,7 @@ import pytest
 from acclimate.bench import Result, Store
 from acclimate.report.page import build_report
 from acclimate.report.published import PublishedPoint, published_figure, published_points
-from acclimate.report.settings import panels
-from acclimate.report.shown import choose
+from acclimate.report.settings import choose, panels
 from report_store import full_store, rows, section, sweep
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
 from acclimate.report.charts import Curve, Figure, axis, lines, looks
-from acclimate.report.settings import Panel, Setting, panel_words, setting_words
-from acclimate.report.shown import side_by_side
+from acclimate.report.settings import Panel, Setting, panel_words, setting_words, side_by_side
 
 __all__ = ["Pooled", "pooled", "reliability_figure"]
 

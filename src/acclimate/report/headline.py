@@ -13,7 +13,7 @@ from acclimate.bench.job import UNADAPTED
 from acclimate.bench.record import Result
 from acclimate.bench.store import COLUMNS, Frame, row_of
 from acclimate.bench.table import needed
-from acclimate.report.shown import Chosen
+from acclimate.report.settings import Shown
 from acclimate.table import Entry, Table, number_entry
 from acclimate.text import option_words
 
@@ -67,7 +67,7 @@ def done_in(group: str, where: Sequence[Condition]) -> list[Condition]:
 
 
 def settings_tables(
-    store: Store, where: Sequence[Condition], chosen: Sequence[Chosen]
+    store: Store, where: Sequence[Condition], chosen: Sequence[Shown]
 ) -> tuple[Table, Table]:
     """A row for each recipe at the setting that stands for it, and a row for each setting.
 

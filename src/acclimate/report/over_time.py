@@ -9,9 +9,16 @@ from typing import TypeAlias
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
 from acclimate.report.charts import Curve, Figure, Spec, axis, lines, looks, padded
-from acclimate.report.means import mean_error, mean_over_shifts
-from acclimate.report.settings import Panel, Setting, panel_words, setting_words
-from acclimate.report.shown import choose, side_by_side
+from acclimate.report.settings import (
+    Panel,
+    Setting,
+    choose,
+    mean_error,
+    mean_over_shifts,
+    panel_words,
+    setting_words,
+    side_by_side,
+)
 from acclimate.text import counted
 
 __all__ = ["balance_figure", "error_figure"]

@@ -13,8 +13,7 @@ from acclimate.bench.record import Result
 from acclimate.errors import AcclimateError
 from acclimate.report.calibration import reliability_figure
 from acclimate.report.charts import DARK, LIGHT, Figure, browser_script, why_no_charts
-from acclimate.report.choices import by_shift_table, choices_table
-from acclimate.report.chosen import file_name
+from acclimate.report.choices import by_shift_table, choices_table, file_name, regret_table
 from acclimate.report.details import (
     data_table,
     failures_table,
@@ -27,10 +26,8 @@ from acclimate.report.over_time import balance_figure, error_figure
 from acclimate.report.practices import Practice, practices
 from acclimate.report.published import PublishedPoint, published_figure, published_points
 from acclimate.report.rates import rate_figure, rate_groups
-from acclimate.report.regret import regret_table
-from acclimate.report.settings import Panel, Setting, panels
+from acclimate.report.settings import Panel, Setting, choose, panels
 from acclimate.report.shifts import dumbbell_figure, shift_tables
-from acclimate.report.shown import choose
 from acclimate.table import Table
 from acclimate.text import counted
 

@@ -11,10 +11,9 @@ from typing import NamedTuple, TypeAlias
 from acclimate.bench.choices import Choices
 from acclimate.bench.job import UNADAPTED, Job, Options
 from acclimate.bench.record import Result
-from acclimate.report.chosen import State, given_for, judged, searched_values
-from acclimate.report.means import compared
+from acclimate.report.choices import State, given_for, judged, searched_values
 from acclimate.report.rates import rate_of
-from acclimate.report.settings import Panel, Setting, panel_words
+from acclimate.report.settings import Panel, Setting, compared, panel_words
 from acclimate.text import option_words
 
 __all__ = ["Practice", "practices"]

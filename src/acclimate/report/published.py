@@ -16,7 +16,7 @@ from acclimate.paper.plan import longest_runs
 from acclimate.paper.tables import Cell, tables
 from acclimate.parts.base import PARTS
 from acclimate.report.charts import Figure, scatter
-from acclimate.report.shown import Chosen
+from acclimate.report.settings import Shown
 from acclimate.table import Table, number_entry
 
 __all__ = ["PublishedPoint", "published_figure", "published_points"]
@@ -50,7 +50,7 @@ class _InStore(Available):
 
 
 def published_points(
-    results: Iterable[Result], shown: Sequence[Chosen] = ()
+    results: Iterable[Result], shown: Sequence[Shown] = ()
 ) -> list[PublishedPoint]:
     """The cells of the paper whose jobs are all there, each once.
 
@@ -103,7 +103,7 @@ def _point(
     return None
 
 
-def _choices(shown: Sequence[Chosen]) -> list[Choices]:
+def _choices(shown: Sequence[Shown]) -> list[Choices]:
     """The options of settings that stand for a recipe, as choice files would have them.
 
     One for each of several data sets, weights and numbers of images.

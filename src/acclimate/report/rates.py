@@ -8,8 +8,14 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from acclimate.bench.record import Result
 from acclimate.bench.selection import states_of
 from acclimate.report.charts import Figure, Spec, heat_map
-from acclimate.report.means import fullest, mean_over_shifts
-from acclimate.report.settings import Panel, Setting, panel_words, setting_words
+from acclimate.report.settings import (
+    Panel,
+    Setting,
+    fullest,
+    mean_over_shifts,
+    panel_words,
+    setting_words,
+)
 from acclimate.table import Table, number_entry
 
 __all__ = ["rate_figure", "rate_groups", "rate_of"]

@@ -1,25 +1,36 @@
-"""Results sorted by what was run: images and model (a panel), recipe and options (a line in it)."""
+"""Results sorted by what was run, their means, and which setting of a recipe is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, NamedTuple, TypeVar
 
+from acclimate.bench.choices import Choices
 from acclimate.bench.job import STATIONARY, UNADAPTED, Options
 from acclimate.bench.record import Result
 from acclimate.data.shift import group_of
+from acclimate.metrics.mean import by_seeds, like, mean, on_the_same
+from acclimate.metrics.mean import mean_over_shifts as mean_of_one
+from acclimate.report.choices import given_for
 from acclimate.text import option_words
 
 __all__ = [
     "Panel",
     "Setting",
+    "Shown",
+    "choose",
+    "compared",
+    "fullest",
+    "mean_error",
+    "mean_over_shifts",
     "panel_of",
     "panel_words",
     "panels",
     "ranked",
     "setting_words",
+    "side_by_side",
 ]
-
 
 _GROUPS = {
     "test": "test corruptions",
@@ -127,3 +138,221 @@ def setting_words(setting: Setting) -> str:
     """
     words = option_words((name.rpartition(".")[2], value) for name, value in setting.options)
     return f"{setting.recipe} ({words})" if words else setting.recipe
+
+
+_K = TypeVar("_K")
+_P = TypeVar("_P")
+
+
+def mean_over_shifts(numbers: Iterable[tuple[Result, float]]) -> float:
+    """The mean of a number of each result, of one at least, as tables have it.
+
+    Over severities, then corruptions, each of which counts the same, then the seeds that ran on
+    the most, and on the same.
+
+    >>> from acclimate.bench import Job
+    >>> shifts = {"fog:5": 32.0, "snow:5": 90.0, "snow:3": 50.0}
+    >>> results = [Result(job=Job(model="m", dataset="d", recipe="ent", shift=s)) for s in shifts]
+    >>> mean_over_shifts(zip(results, shifts.values()))
+    51.0
+    """
+    runs: dict[Panel, list[tuple[int, str | None, int | None, float]]] = {}
+    for result, number in numbers:
+        job = result.job
+        found = (job.seed, result.corruption, job.severity, number)
+        runs.setdefault(panel_of(result), []).append(found)
+    alike = [shifts for run in runs.values() for shifts in on_the_same(by_seeds(run)).values()]
+    return mean([each for shifts in alike if (each := mean_of_one(shifts)) is not None])
+
+
+def mean_error(results: Iterable[Result]) -> float | None:
+    """The mean of the errors that are known; None where none is."""
+    known = [(result, result.error) for result in results if result.error is not None]
+    return mean_over_shifts(known) if known else None
+
+
+def fullest(ran: Iterable[frozenset[_P]]) -> frozenset[_P]:
+    """Of what each of several ran on, that which shows the most, where all who have it show it.
+
+    >>> many, few = frozenset("abc"), frozenset("ab")
+    >>> fullest([many, many, few]) == few, fullest([many, many, frozenset("a")]) == many
+    (True, True)
+    """
+    sets = list(ran)
+
+    def shows(on: frozenset[_P]) -> tuple[int, int]:
+        having = sum(on <= other for other in sets)
+        return having * len(on), having
+
+    return max(dict.fromkeys(sets), key=shows, default=frozenset())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared(Generic[_K]):
+    """The mean errors of settings that ran on the same, and how many were left out for less."""
+
+    errors: Mapping[_K, float]
+    left_out: int
+
+    @property
+    def tried(self) -> int:
+        """How many settings there are in all."""
+        return len(self.errors) + self.left_out
+
+    @property
+    def best(self) -> _K:
+        """The one with the lowest error."""
+        return min(self.errors, key=lambda setting: self.errors[setting])
+
+
+def compared(runs: Mapping[_K, Iterable[Result]]) -> Compared[_K]:
+    """Settings that ran on the most images and seeds; one on fewer may have had the easier ones.
+
+    Of several that ran on as many but others, those count that more settings ran on.
+    """
+    known = {key: [r for r in results if r.error is not None] for key, results in runs.items()}
+    ran = {
+        key: frozenset((panel_of(r), r.corruption, r.job.severity, r.job.seed) for r in results)
+        for key, results in known.items()
+        if results
+    }
+    errors = {key: mean_error(known[key]) for key in like(ran)}
+    return Compared(
+        errors={key: error for key, error in errors.items() if error is not None},
+        left_out=len(ran) - len(errors),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """The setting that stands for a recipe in a figure, and why it is that one.
+
+    Where options were chosen for each shift, it is a setting of its own, ``chosen=FILE``, and its
+    results go by that name too (``mixed``). ``by_shown_error``: it has the lowest error on the very
+    images that are shown.
+    """
+
+    setting: Setting
+    results: Sequence[Result]
+    why: str
+    mixed: bool = False
+    by_shown_error: bool = False
+
+
+def choose(
+    panel: Panel,
+    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    *,
+    choices: Sequence[Choices] = (),
+) -> list[Shown]:
+    """One setting for each recipe of a panel: a figure can show only so many.
+
+    The one that a choice file names; else the one that does best on the hold-out corruptions of the
+    same model and data; where they were not run, the one without options; else the one with the
+    lowest error shown. Errors are compared among settings that ran on the most, and on the same.
+    """
+    by_recipe: dict[str, list[Setting]] = {}
+    for setting in found[panel]:
+        by_recipe.setdefault(setting.recipe, []).append(setting)
+    held_out = found.get(panel._replace(group="dev"), {}) if panel.group == "test" else {}
+    chosen = []
+    for recipe, settings in by_recipe.items():
+        by_shown_error = False
+        on_dev = compared({setting: held_out.get(setting, ()) for setting in settings})
+        if len(settings) == 1:
+            best, why = settings[0], "the only setting"
+        elif (by_file := _by_file(panel, recipe, found[panel], choices)) is not None:
+            chosen.append(by_file)
+            continue
+        elif on_dev.tried > 1:
+            best, why = on_dev.best, "best on hold-out corruptions" + _without(on_dev.left_out)
+        elif any(not setting.options for setting in settings):
+            best, why = Setting(recipe), "the recipe as it is, without options"
+        else:
+            by_shown_error = True
+            shown = compared({setting: found[panel][setting] for setting in settings})
+            best = shown.best if shown.errors else settings[0]
+            why = "the lowest error on the hold-out corruptions themselves"
+            if panel.group != "dev":
+                why = "the lowest error on what is shown, which is not chosen on hold-out ones"
+            why += _without(shown.left_out)
+        chosen.append(
+            Shown(setting=best, results=found[panel][best], why=why, by_shown_error=by_shown_error)
+        )
+    return chosen
+
+
+def side_by_side(
+    panel: Panel,
+    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    *,
+    choices: Sequence[Choices] = (),
+) -> tuple[list[Shown], list[str]]:
+    """The settings of `choose` on the same images, for a figure, and what is left out of it.
+
+    A recipe that ran at the highest severity alone would look worse than it is beside others'
+    means over all of them, and one that is not through, better or worse as it happens.
+    """
+    chosen = choose(panel, found, choices=choices)
+    alike = [_of_like_seeds(each.results) for each in chosen]
+    ran = [frozenset(map(_place, results)) for results in alike]
+    on = fullest(ran)
+    shown, notes = [], []
+    for each, results, own in zip(chosen, alike, ran, strict=True):
+        name = setting_words(each.setting)
+        if not on <= own:
+            notes.append(f"{name}: not shown, since it did not run on all that the others ran on.")
+            continue
+        shown.append(replace(each, results=[r for r in results if _place(r) in on]))
+        seeds, all_seeds = (len({r.job.seed for r in those}) for those in (results, each.results))
+        if seeds < all_seeds:
+            notes.append(f"{name}: {seeds} of {all_seeds} seeds, those that ran on the same.")
+    if any(on < own for own in ran):
+        count = len(frozenset.union(*ran))
+        notes.append(f"Of {count} shifts at a severity, the {len(on)} that all of these ran on.")
+    return shown, notes
+
+
+def _place(result: Result) -> tuple[str | None, int | None]:
+    return result.corruption, result.job.severity
+
+
+def _of_like_seeds(results: Sequence[Result]) -> list[Result]:
+    """Of the seeds that ran on the most, and on the same."""
+    ran: dict[int, set[tuple[str | None, int | None]]] = {}
+    for result in results:
+        ran.setdefault(result.job.seed, set()).add(_place(result))
+    alike = like({seed: frozenset(places) for seed, places in ran.items()})
+    return [result for result in results if result.job.seed in alike]
+
+
+def _without(left_out: int) -> str:
+    return " (incomplete settings left out)" if left_out else ""
+
+
+def _by_file(
+    panel: Panel,
+    recipe: str,
+    found: Mapping[Setting, Sequence[Result]],
+    choices: Sequence[Choices],
+) -> Shown | None:
+    """The setting that a choice file has, for all images or for each shift."""
+    for given in given_for(choices, panel.model, recipe):
+        how = given.chosen.selection or "by hand"
+        own = [
+            result
+            for setting, results in found.items()
+            if setting.recipe == recipe
+            for result in results
+            if given.chosen.options_for(result.job) == dict(result.job.options)
+        ]
+        if not own:
+            continue
+        if given.chosen.options is not None:
+            setting = Setting(recipe, own[0].job.options)
+            return Shown(setting=setting, results=own, why=f"the one of {given.file} ({how})")
+        setting = Setting(recipe, (("chosen", given.file),))
+        renamed = [replace(r, job=replace(r.job, options=setting.options)) for r in own]
+        why = f"what {given.file} has for each shift ({how})"
+        return Shown(setting=setting, results=renamed, why=why, mixed=True)
+    return None

@@ -19,9 +19,14 @@ from acclimate.report.headline import (
     dimension_entry,
     done_in,
 )
-from acclimate.report.means import mean_over_shifts
-from acclimate.report.settings import Panel, Setting, panel_words, setting_words
-from acclimate.report.shown import side_by_side
+from acclimate.report.settings import (
+    Panel,
+    Setting,
+    mean_over_shifts,
+    panel_words,
+    setting_words,
+    side_by_side,
+)
 from acclimate.table import Entry, Table, number_entry
 from acclimate.text import counted
 
