@@ -181,7 +181,7 @@ def calls_in_a_step(case: str) -> int:
 
     dist.all_reduce = counted
     mine = parallel.share(images(6).double())
-    learner.tell_total(mine, 6)
+    learner.set_total(mine, 6)
     learner.step(mine)
     return calls
 

@@ -1,7 +1,7 @@
 """Several processes, one run: each takes its share of every batch, and all learn the same.
 
-Everything the processes tell each other goes through here, over the default group of
-``torch.distributed``. Without a group (or with a single process in it) every function hands back
+Everything the processes exchange goes through here, over the default group of
+``torch.distributed``. Without a group (or with a single process in it) every function returns
 what it was given, and nothing is called. All processes must make the same calls in the same order.
 """
 
@@ -74,7 +74,7 @@ def world() -> int:
 
 
 def is_main() -> bool:
-    """Whether this is the process that writes files and talks."""
+    """Whether this is the process that writes files and prints."""
     return rank() == 0
 
 
@@ -92,12 +92,12 @@ def share(values: Tensor, *, of: tuple[int, int] | None = None) -> Tensor:
 
 @contextmanager
 def _peers() -> Iterator[None]:
-    """Say in words that another process is gone; its own message has the reason."""
+    """Report that another process is gone; its own message has the reason."""
     try:
         yield
     except RuntimeError as error:
         raise AcclimateError(
-            f"process {dist.get_rank()} of {dist.get_world_size()} waited in vain for the others; "
+            f"process {dist.get_rank()} of {dist.get_world_size()} lost contact with the others; "
             f"one of them failed, see its message ({str(error).splitlines()[0]})"
         ) from error
 
@@ -186,7 +186,7 @@ def _everyone(value: T) -> list[T]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """What one process could not do, none goes on without.
+    """Let all processes fail where one does.
 
     Nothing inside may wait for another process.
     """
@@ -208,25 +208,25 @@ def _raise_first(failures: Sequence[str | None]) -> None:
 
 
 def on_main(work: Callable[[], T]) -> T:
-    """Let the main process do it, and hand all of them what came of it, value or failure.
+    """Let the main process do the work, and give all of them its value or failure.
 
     >>> on_main(lambda: 3)
     3
     """
     if not active():
         return work()
-    answer: list[Any] = [None, None]
+    outcome: list[Any] = [None, None]
     try:
         if is_main():
-            answer[0] = work()
+            outcome[0] = work()
     except Exception as error:
         with _peers():
             dist.broadcast_object_list([None, f"{type(error).__name__}: {error}"])
         raise
     with _peers():
-        dist.broadcast_object_list(answer)
-    _raise_first([answer[1]])
-    found: T = answer[0]
+        dist.broadcast_object_list(outcome)
+    _raise_first([outcome[1]])
+    found: T = outcome[0]
     return found
 
 

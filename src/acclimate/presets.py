@@ -110,7 +110,7 @@ def tuned_recipe(
 ) -> tuple[Recipe, list[str]]:
     """The recipe with options, and the paper's or the default numbers where they name none.
 
-    Also a note that says so. A recipe that brings its own learning rate is complete as it is.
+    Also a note that says so. A recipe that brings its own learning rate is complete.
     """
     asked = recipe.with_options(options)
     if not asked.learns or recipe.optimizer.lr is not None:
@@ -126,7 +126,7 @@ def tuned_recipe(
         if "batch_size" in fixed:
             lr *= asked.batch_size / own_size
     elif preset is None:
-        return asked, []  # the number of epochs hangs on the rate
+        return asked, []  # the number of epochs depends on the rate
     values: dict[str, Any] = {"optimizer": replace(asked.optimizer, lr=lr)}
     if "epochs" not in fixed:
         values["epochs"] = preset.epochs if preset else default_epochs(recipe.epochs, images)
@@ -148,7 +148,7 @@ def tuned_recipe(
 
 
 def scaling_note(learner: Learner) -> list[str]:
-    """Said out loud: that the learning rate was scaled with the batch size."""
+    """A note where the learning rate was scaled with the batch size."""
     recipe, size = learner.recipe, learner.batch_size
     if not recipe.learns or size == recipe.batch_size or recipe.episode == "image":
         return []

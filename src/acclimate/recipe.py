@@ -40,10 +40,10 @@ _BASES: dict[str, type[Part]] = {
 class Recipe:
     """A method, as data: which parts it is made of, for how long, at which batch size.
 
-    ``objective=None`` is a recipe without gradients: statistics change, or the way answers are
-    made. ``batch_size`` is the size the learning rate holds for; at another size it is scaled
+    ``objective=None`` is a recipe without gradients: statistics change, or the way predictions
+    are made. ``batch_size`` is the size the learning rate holds for; at another size it is scaled
     linearly. With an ``episode`` of "batch" or "image", each of them starts from the source, is
-    learnt from ``epochs`` times, answered, and forgotten.
+    learnt from ``epochs`` times, predicted, and forgotten.
 
     >>> recipe = Recipe(name="mine", epochs=2).with_options({"optimizer.lr": "0.01"})
     >>> recipe.optimizer.lr, recipe.epochs
@@ -92,13 +92,13 @@ class Recipe:
 
     @property
     def steps(self) -> bool:
-        """Whether going through the images changes what is answered later."""
+        """Whether going through the images changes later predictions."""
         gathers = any(part.gathers for part in self.parts().values())
         return self.episode is None and (self.learns or gathers)
 
     @property
     def exports(self) -> bool:
-        """Whether a plain model can give this recipe's answers."""
+        """Whether a plain model can make this recipe's predictions."""
         return self.episode is None and self.predictor.exports and self.normalization.exports
 
     def parts(self) -> dict[str, Part]:

@@ -199,7 +199,7 @@ class Stream(nn.Module):
             self._warn_of_few(len(images))
             warn_of_unscaled(float(images.min()), float(images.max()))
         if self.paused:
-            logits = self.learner.answer(images)
+            logits = self.learner.logits(images)
             fit = self._is_fit(logits)
         elif self.guard.acts and self._is_broken(images):  # lost alone, with no step to undo
             logits, fit = images, False
@@ -207,7 +207,7 @@ class Stream(nn.Module):
             result = self.learner.step(images)
             logits, fit = result.logits, self._guard(images, result.logits, result.loss)
             if fit and self.predictions == "after" and not self.episodic:
-                logits = self.learner.answer(images)
+                logits = self.learner.logits(images)
         # Batch statistics spread one broken image over the whole batch; the source's do not.
         return logits if fit else self.learner.source_forward(images).logits
 

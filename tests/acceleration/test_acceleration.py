@@ -166,7 +166,7 @@ def test_a_model_with_other_than_pictures_in_it_is_laid_out_too() -> None:
     assert net[0].weight.is_contiguous()
 
 
-def test_what_counts_as_the_same_answer() -> None:
+def test_what_counts_as_the_same_prediction() -> None:
     sure = torch.tensor([[9.0, 0.0], [0.0, 9.0]])
     assert differs(sure + 0.01, sure) is None
     assert "not finite" in str(differs(sure * float("nan"), sure))
@@ -174,7 +174,7 @@ def test_what_counts_as_the_same_answer() -> None:
     one_of_many = sure.repeat(100, 1)
     turned = one_of_many.clone()
     turned[0] = turned[0].flip(0)
-    assert "1 sure answers" in str(differs(turned, one_of_many))
+    assert "1 confident predictions" in str(differs(turned, one_of_many))
     torn = torch.tensor([[0.01, 0.0]]).repeat(100, 1)
     assert differs(-torn, torn) is None  # a tie may fall either way
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from acclimate.acceleration import Acceleration, Recorder
+from acclimate.acceleration import Acceleration, GraphedWork
 from acclimate.acceleration import plain_kernels as plain_norm
 from acclimate.acceleration import plain_kernels as plain_pool
 from acclimate.acceleration.plain_kernels import Activation
@@ -126,7 +126,7 @@ def test_going_back_and_on_is_recorded_anew() -> None:
     )
     start = {name: tensor.clone() for name, tensor in learner.state_tensors().items()}
     with warnings.catch_warnings():
-        warnings.simplefilter("error", AcclimateWarning)  # such as: could not be recorded
+        warnings.simplefilter("error", AcclimateWarning)  # such as: could not be captured
         first = [learner.step(batch).logits for batch in x]
         learner.load_state_tensors(start)
         second = [learner.step(batch).logits for batch in x]
@@ -147,23 +147,23 @@ def test_a_teachers_recorded_answers_follow_its_weights() -> None:
     for batch in x:
         one, other = (learner.step(batch).logits for learner in (ours, theirs))
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
-    recorded = [r for r in ours.network._made.recorders.values() if r._recordings]
+    recorded = [r for r in ours.network._cache.graphed.values() if r._graphs]
     assert len(recorded) >= 2  # by the teacher's weights, and by the source's
 
 
-def test_work_that_reads_back_is_done_as_it_is_and_it_is_said() -> None:
+def test_work_that_reads_back_runs_without_a_graph_and_warns() -> None:
     def work(images: Tensor) -> tuple[Tensor, ...]:
         return (images * float(images.sum()),)
 
-    recorder = Recorder(work)
+    graphed = GraphedWork(work)
     x = torch.ones(3, device="cuda")
     for _ in range(3):
-        recorder(x)
-    with pytest.warns(match="could not be recorded"):
-        (result,), replayed = recorder(x)
+        graphed(x)
+    with pytest.warns(match="could not be captured"):
+        (result,), replayed = graphed(x)
     assert not replayed
     torch.testing.assert_close(result, 3 * x)
-    assert not recorder(x)[1]
+    assert not graphed(x)[1]
     assert torch.rand(3, device="cuda").is_cuda  # the generator is free again
 
 

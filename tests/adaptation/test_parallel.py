@@ -195,7 +195,7 @@ def test_a_process_that_fails_on_the_way_takes_the_others_with_it() -> None:
     one, two = in_processes(2, lambda: adapt(last=15, trouble=fail_in_second))
     assert str(two) == "ValueError: no memory left"
     assert isinstance(one, Failed)
-    assert "AcclimateError: process 0 of 2 waited in vain for the others" in str(one)
+    assert "AcclimateError: process 0 of 2 lost contact with the others" in str(one)
 
 
 def test_processes_that_come_apart_are_found_out() -> None:

@@ -83,7 +83,7 @@ def test_predicting_with_episodes_is_a_step_that_is_forgotten() -> None:
         asked = learner.predict(BATCHES[0])
     torch.testing.assert_close(asked, learner.step(BATCHES[0]).logits)
     known = Learner(bn_net(), get_recipe("bn")).predict(BATCHES[0])
-    torch.testing.assert_close(learner.answer(BATCHES[0]), known)
+    torch.testing.assert_close(learner.logits(BATCHES[0]), known)
 
 
 @pytest.mark.parametrize("normalization", ["batch", "mixture"])

@@ -340,3 +340,28 @@ def test_a_model_that_turns_gradients_off_is_refused() -> None:
     learner = Learner(Closed(), get_recipe("ent"))
     with pytest.raises(AcclimateError, match="do not depend on what is to learn"):
         learner.step(images())
+
+
+def test_a_replayed_step_counts_like_one_that_python_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Replays:
+        """Runs the work twice (a capture that failed, and again), and replays after that."""
+
+        def __init__(self, work: Any, *, memory: Any) -> None:
+            self.work, self.memory, self.results = work, memory, None
+
+        def __call__(self, images: Tensor) -> tuple[Any, bool]:
+            if self.results is None:
+                self.work(images)
+                self.results = self.work(images)
+                return self.results, False
+            return self.results, True
+
+    monkeypatch.setattr("acclimate.learner.learner.GraphedWork", Replays)
+    x = images(8)
+    learner, plain = (Learner(bn_net(), get_recipe("ent")) for _ in range(2))
+    for _ in range(3):
+        learner._replayed(x)
+        plain.step(x)
+    assert (learner.steps, learner.forwards, learner.backwards) == (3, 3, 3)
+    assert (plain.steps, plain.forwards, plain.backwards) == (3, 3, 3)
+    assert copy.deepcopy(learner)._graphed is None

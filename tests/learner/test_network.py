@@ -50,13 +50,13 @@ def test_a_second_look_within_a_step_sees_weights_that_moved() -> None:
     network = Network(InHalf().eval())
     x, nothing = images(4), StatisticsControl({})
     with EXACT.kernels(x.device):
-        before = network.ask(x, nothing)
+        before = network.logits(x, nothing)
         with torch.no_grad():
             for parameter in network.model.parameters():
                 parameter.mul_(0.5)
-        after = network.ask(x, nothing)
+        after = network.logits(x, nothing)
     assert not torch.allclose(before, after, atol=0.01)
-    torch.testing.assert_close(after, network.ask(x, nothing))
+    torch.testing.assert_close(after, network.logits(x, nothing))
 
 
 class Tied(nn.Module):
@@ -80,15 +80,15 @@ def test_other_weights_reach_parameters_of_two_names() -> None:
     fused.accelerate(FUSED, verified=True)
     others = {"late.weight": torch.full((4,), 3.0), "late.bias": torch.ones(4)}
     x = images(4)
-    expected, seen = (net.ask(x, StatisticsControl({}), others) for net in (plain, fused))
+    expected, seen = (net.logits(x, StatisticsControl({}), others) for net in (plain, fused))
     torch.testing.assert_close(seen, expected)
-    assert not torch.allclose(seen, fused.ask(x, StatisticsControl({})))
+    assert not torch.allclose(seen, fused.logits(x, StatisticsControl({})))
 
 
 def _fused() -> Network:
     network = Network(Residual().eval().requires_grad_(False))
     network.accelerate(FUSED, verified=True)
-    network.ask(images(4), StatisticsControl({}))
+    network.logits(images(4), StatisticsControl({}))
     return network
 
 
@@ -98,7 +98,7 @@ def test_weights_that_were_changed_from_outside_are_seen() -> None:
         network = _fused()
         change(network.model)
         expected = copy.deepcopy(network.model)(x)
-        torch.testing.assert_close(network.ask(x, StatisticsControl({})), expected)
+        torch.testing.assert_close(network.logits(x, StatisticsControl({})), expected)
 
 
 def _convolution(model: nn.Module) -> nn.Conv2d:
@@ -129,9 +129,9 @@ def test_no_recipe_makes_it_begin_anew_with_every_step(recipe: str) -> None:
     learner.start_epoch()
     for seed in range(2):
         learner.step(images(4, seed=seed, size=16))
-    made = learner.network._made
+    made = learner.network._cache
     learner.step(images(4, seed=2, size=16))
-    assert learner.network._made is made
+    assert learner.network._cache is made
 
 
 def test_a_copy_of_an_accelerated_stream_leaves_nothing_on_its_model() -> None:

@@ -187,7 +187,7 @@ def test_a_head_of_another_model_or_no_head_at_all_is_refused(tmp_path: Path) ->
 
 def test_pictures_that_are_not_square_are_refused(tmp_path: Path) -> None:
     stream = Stream(gn_net(), "ttt", options=options(tmp_path))
-    with pytest.raises(AcclimateError, match="expected square pictures to turn, got 8×6"):
+    with pytest.raises(AcclimateError, match="expected square images to turn, got 8×6"):
         stream(images(2)[..., :6])
     with pytest.raises(AcclimateError, match="expected square"):
         turned(torch.zeros(1, 3, 4, 2), torch.tensor([0]))

@@ -43,7 +43,7 @@ def test_what_is_no_picture_has_no_views(
         options["objective.head"] = str(tmp_path / "head.safetensors")
     stream = acclimate.Stream(net(shape), recipe, options=options)
     got = r"\d+×" + "×".join(map(str, shape))
-    with pytest.raises(AcclimateError, match=rf"pictures as N×C×H×W .* got {got}; choose"):
+    with pytest.raises(AcclimateError, match=rf"images as N×C×H×W .* got {got}; choose"):
         stream(torch.rand(4, *shape))
 
 

@@ -1,6 +1,6 @@
-"""Faster steps that give the same answers: memory format and precision, chosen and checked."""
+"""Faster steps that give the same predictions: memory format and precision, chosen and checked."""
 
-from acclimate.acceleration.capture import Aside, Recorder
+from acclimate.acceleration.capture import GraphedWork, GraphMemory
 from acclimate.acceleration.choosing import (
     EXACT,
     PLAIN,
@@ -17,8 +17,8 @@ __all__ = [
     "EXACT",
     "PLAIN",
     "Acceleration",
-    "Aside",
-    "Recorder",
+    "GraphMemory",
+    "GraphedWork",
     "bypassed",
     "check_speed",
     "choose",

@@ -23,7 +23,7 @@ __all__ = ["EXACT", "PLAIN", "Acceleration", "check_speed", "choose", "differs",
 
 @dataclass(frozen=True, kw_only=True)
 class Acceleration:
-    """What is done to a model's forward pass, and undone when it is handed back.
+    """What is done to a model's forward pass, and undone when it is returned.
 
     Attributes:
         channels_last: the channels of a pixel lie next to each other, which most convolutions
@@ -31,7 +31,7 @@ class Acceleration:
         half: activations in bfloat16; weights, statistics, loss and optimiser stay as they are.
         fused: batch norm with what follows it as one operation, and convolutions that do not learn
             keep no input (a twin of the model, see :mod:`acclimate.acceleration.twin`).
-        recorded: on a GPU, a step is recorded and replayed.
+        recorded: on a GPU, a step is captured as a CUDA graph and replayed.
         deterministic: on a GPU, the same kernels every time, and no TensorFloat-32.
 
     >>> fast = Acceleration(channels_last=True, half=True)
@@ -66,7 +66,7 @@ class Acceleration:
         return [self, finer] if self.half and finer.changes else [self]
 
     def prepare(self, model: nn.Module) -> None:
-        """Lay the weights out as the pictures will be."""
+        """Lay the weights out as the images will be."""
         self._lay_out(model, torch.channels_last)
 
     def undo(self, model: nn.Module) -> None:
@@ -80,7 +80,7 @@ class Acceleration:
                     parameter.data = parameter.data.contiguous(memory_format=order)
 
     def shown(self, images: Tensor) -> Tensor:
-        """The pictures as the model is to get them."""
+        """The images in the layout the model is given."""
         if self.channels_last and images.ndim == 4:
             return images.contiguous(memory_format=torch.channels_last)
         return images
@@ -111,7 +111,7 @@ def _autocast(device: torch.device, *, enabled: bool) -> contextlib.AbstractCont
 
 
 EXACT = Acceleration(deterministic=True)
-"""The model as it is, to the last bit."""
+"""The model unchanged, to the last bit."""
 
 PLAIN = Acceleration()
 """The model as torch runs it by itself: on a GPU, with whatever kernels the user has allowed."""
@@ -121,8 +121,8 @@ _WORTH_A_LOOK = 0.05  # seconds of a batch on a CPU: below, there is nothing to 
 _GAIN = 1.1
 _ROUNDS = 2
 _WORTH_COMPILING = 300  # steps
-_AT_MOST = 32  # pictures to measure with
-_WORTH_MEASURING = 256  # pictures to learn from: to measure and to check costs about as many
+_AT_MOST = 32  # images to measure with
+_WORTH_MEASURING = 256  # images to learn from: to measure and to check costs about as many
 
 
 def choose(
@@ -131,9 +131,9 @@ def choose(
     """How to run a model on batches like these.
 
     "exact" changes nothing. On a GPU the rest is known beforehand: bfloat16, channels last, fused
-    batch norm and recorded steps. Kernels are compiled once per machine, which takes about ten
+    batch norm and captured steps. Kernels are compiled once per machine, which takes about ten
     seconds: "auto" does not do it for so few ``steps`` that they would not pay.
-    On a CPU it is measured, since it hangs on the processor: "auto" tries channels last, and
+    On a CPU it is measured, since it depends on the processor: "auto" tries channels last, and
     bfloat16 where the processor computes in it; "max" the latter in any case. "auto" leaves it be
     where so few images are to come that this would take longer than it saves.
 
@@ -150,7 +150,7 @@ def choose(
         fused = half and convolves and find_spec("triton") is not None
         fused = fused and (not short or _compiled())
         return Acceleration(channels_last=convolves, half=half, fused=fused, recorded=True)
-    if images.device.type != "cpu":  # nobody has tried
+    if images.device.type != "cpu":  # untried
         return EXACT
     short = steps is not None and steps * len(images) < _WORTH_MEASURING
     if speed == "auto" and short:
@@ -224,29 +224,29 @@ def _seconds(model: nn.Module, images: Tensor, acceleration: Acceleration) -> fl
 _MEAN_LIMIT = 0.02
 _ALIGNED = 0.98
 _LONGER = 1.25
-_SURE = 0.9
-"""An exact answer with this much probability must not change."""
+_CONFIDENT = 0.9
+"""An exact prediction with this much probability must not change."""
 
 
 def differs(fast: Tensor, exact: Tensor) -> str | None:
     """Why the fast logits are not the exact ones up to the precision; None where they are.
 
-    Rounding to eight bits moves probabilities a little everywhere; it turns no sure answer round,
-    and it makes no numbers that are not finite.
+    Rounding to eight bits moves probabilities a little everywhere; it flips no confident
+    prediction, and it makes no numbers that are not finite.
 
     >>> logits = torch.tensor([[4.0, 0.0, 0.0]])
     >>> differs(logits + 0.01, logits), differs(-logits, logits) is None
     (None, False)
     """
     if bool(torch.isfinite(exact).all()) and not bool(torch.isfinite(fast).all()):
-        return "its answers are not finite"
+        return "its predictions are not finite"
     ours, theirs = fast.float().softmax(dim=1), exact.float().softmax(dim=1)
     apart = float((ours - theirs).abs().sum(dim=1).mean() / 2)
     if apart > _MEAN_LIMIT:
         return f"its probabilities are {apart:.1%} apart on average"
-    sure = theirs.amax(dim=1) > _SURE
-    turned = int((ours.argmax(dim=1) != theirs.argmax(dim=1))[sure].sum())
-    return f"it turns {turned} sure answers round" if turned else None
+    confident = theirs.amax(dim=1) > _CONFIDENT
+    turned = int((ours.argmax(dim=1) != theirs.argmax(dim=1))[confident].sum())
+    return f"it flips {turned} confident predictions" if turned else None
 
 
 def turns_away(fast: Tensor, exact: Tensor) -> str | None:

@@ -148,7 +148,7 @@ def fused_norm(
     fork: bool = False,
     tell: Tell | None = None,
 ) -> Any:
-    """Batch norm of pictures, plus ``residual``, activated, and pooled, in few passes over memory.
+    """Batch norm of images, plus ``residual``, activated, and pooled, in few passes over memory.
 
     Only a rectifier may follow a residual. ``fork`` hands the result to two readers, so that adding
     up their gradients is part of the backward pass. ``tell`` is told mean, variance and number of
@@ -179,7 +179,7 @@ def fused_norm(
 
 
 def interferes(module: nn.Module) -> bool:
-    """Whether a hook hangs on a module that does more than look.
+    """Whether a module has a hook that does more than observe.
 
     One that comes before the module and says that it is ``steady`` does not: it looks, and does the
     same every time.
@@ -195,7 +195,7 @@ def interferes(module: nn.Module) -> bool:
 class FusedNorm(nn.Module):
     """A batch-norm layer in the place of the original: its parameters, its statistics, its mode.
 
-    A hook on the original that only looks is asked; for any other the original is taken.
+    A hook on the original that only observes is called; with any other the original runs.
     """
 
     def __init__(self, layer: nn.BatchNorm2d, *, activation: Activation = "none") -> None:
@@ -261,7 +261,7 @@ def mean_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """What ``avg_pool2d`` gives; windows that tile pictures with channels last are averaged here.
+    """What ``avg_pool2d`` gives; windows that tile images with channels last are averaged here.
 
     Its parameters have the names of that function's, whose calls are sent here.
 
@@ -282,6 +282,6 @@ def mean_pool(
 
 
 def _whole(x: Tensor, side: int) -> bool:
-    """Whether windows fill pictures that have their channels last."""
+    """Whether windows fill images that have their channels last."""
     last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)
     return last and not any(length % side for length in x.shape[2:])

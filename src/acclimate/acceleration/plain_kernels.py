@@ -1,6 +1,6 @@
 """Batch norm with what stands around it, in plain PyTorch: the reference, and what a CPU runs.
 
-The four pieces of :mod:`acclimate.acceleration.norm`, each over pictures of images × channels
+The four pieces of :mod:`acclimate.acceleration.norm`, each over tensors of images × channels
 × height × width. ``coefficients`` are rows of mean, 1 / standard deviation, scale and offset of
 every channel; ``gradients`` rows of the gradients of weight and bias, and of the three factors that
 the gradient of the input is made with.

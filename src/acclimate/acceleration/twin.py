@@ -153,7 +153,7 @@ def _module(twin: fx.GraphModule, node: fx.Node) -> nn.Module:
 
 
 def _take_in(twin: fx.GraphModule, norm: fx.Node) -> None:
-    """Let a batch norm do what follows it, if nobody else looks: addition, activation, pooling."""
+    """Let a batch norm do what alone uses its output: addition, activation, pooling."""
     taken, residual, pool = [norm], None, None
     following = _only_user(norm)
     if following is not None and _is_sum(following, norm):

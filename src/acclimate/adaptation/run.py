@@ -140,7 +140,7 @@ class AdaptationRun:
 
     def _images(self, batch: Batch) -> Tensor:
         """This process's images of a batch, the learner knowing how many there are in all."""
-        self.learner.tell_total(batch.images, len(batch.indices))
+        self.learner.set_total(batch.images, len(batch.indices))
         return batch.images
 
     def _before_learning(self) -> None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import parallel
-from acclimate.acceleration import EXACT, PLAIN, Acceleration, Recorder
+from acclimate.acceleration import EXACT, PLAIN, Acceleration, GraphedWork
 from acclimate.errors import AcclimateError
 from acclimate.learner.network import Network
 from acclimate.learner.state import pack, transform, under, unpack
@@ -24,7 +24,7 @@ __all__ = ["Learner", "StepResult", "check_shareable", "mean_term"]
 
 
 def mean_term(term: Tensor, weights: Tensor | None, counting: Tensor | None, images: int) -> Tensor:
-    """Mean over the images that count; a scalar term is taken as it is.
+    """Mean over the images that count; a scalar term is taken unchanged.
 
     Of several processes each has its part of the mean; the parts add up.
 
@@ -73,9 +73,9 @@ DEFAULT_LR = 1e-3
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step gave: the answer made *before* the update, and the loss (no host sync).
+    """What one step gave: the logits *before* the update, and the loss (no host sync).
 
-    Of several processes each gets the answers for its own images, and the loss over all.
+    Of several processes each gets the logits of its own images, and the loss over all.
     """
 
     logits: Tensor
@@ -85,11 +85,11 @@ class StepResult:
 class Learner:
     """A model, a recipe and what the recipe's parts remember; :meth:`step` learns from one batch.
 
-    The model is taken over as it is (no copy): parameters that the selector leaves out stop asking
-    for gradients, dropout and the like stay off, and its buffers are not written before
+    The model is not copied: parameters that the selector leaves out stop requiring
+    gradients, dropout and the like stay off, and its buffers are not written before
     :meth:`release`. Only ``learning`` ever changes, so only ``learning`` is ever copied.
 
-    ``classes`` is how many the model predicts, where its last layer does not tell.
+    ``classes`` is how many the model predicts, where its last layer does not show it.
 
     In a process group each process gives its own part of every batch, any number of images or none,
     and all take one step: the one a single process would take on the whole batch.
@@ -139,7 +139,7 @@ class Learner:
         self.learning: dict[str, nn.Parameter] = {}
         self._prepare()
         self.network.accelerate(acceleration)
-        self._recorder: Recorder | None = None
+        self._graphed: GraphedWork | None = None
         self._counts_before = self._counts_per_step = self._counts
         self.ran = EXACT
         self.source = {name: p.detach().clone() for name, p in self.learning.items()}
@@ -197,13 +197,13 @@ class Learner:
         self.recipe.normalization.apply(self.statistics, count, learning=learning)
         return self._run(images, weights)
 
-    def tell_total(self, images: Tensor, total: int) -> None:
-        """Say how many images all processes have where this one has ``images``: none is asked."""
+    def set_total(self, images: Tensor, total: int) -> None:
+        """Set how many images all processes have where this one has ``images``, without a sync."""
         if parallel.active():
             self._counted = images, total
 
     def _count(self, images: Tensor) -> int:
-        """How many images the batch has over all processes; asks them once a batch at most."""
+        """How many images the batch has over all processes; counted once a batch at most."""
         if not parallel.active():
             return len(images)
         if self._counted is None or self._counted[0] is not images:
@@ -229,7 +229,7 @@ class Learner:
             others = None if weights is None else under(f"{slot}:", weights)
             images = part.transform(self.states[slot], images, others)
         own = {name: tensor for name, tensor in (weights or {}).items() if ":" not in name}
-        logits = self.network.ask(images, self.statistics, None if weights is None else own)
+        logits = self.network.logits(images, self.statistics, None if weights is None else own)
         features, self._features = self._features, None
         features = None if features is None else features[: len(images)].to(logits.dtype)
         projections = None
@@ -255,28 +255,28 @@ class Learner:
         return StepResult(torch.cat([result.logits for result in results]), loss)
 
     def _episode(self, images: Tensor) -> StepResult:
-        """Learn from images, answer, and forget."""
+        """Learn from images, predict, and forget."""
         fresh = self._fresh or self.snapshot()
         with torch.enable_grad():
             losses = [self._learn(images) for _ in range(self.recipe.epochs)]
-        answer = self.answer(images)
+        logits = self.logits(images)
         drawn = self.generator.get_state()
         self.load_state_tensors(fresh)
         self._fresh = fresh
         self.generator.set_state(drawn)  # what is drawn for the next images is drawn anew
-        return StepResult(answer, losses[0])
+        return StepResult(logits, losses[0])
 
     def _take_step(self, images: Tensor) -> StepResult:
         """A step as Python runs it."""
         with torch.set_grad_enabled(self.recipe.learns):
             step = self._collect(images)
-            answer = self._answer(step, images)
+            logits = self._predict(step, images)
             step.loss = self._update(step) if self.recipe.learns else None
         self._end(step)
-        return StepResult(answer, step.loss)
+        return StepResult(logits, step.loss)
 
     def _learn(self, images: Tensor) -> Tensor | None:
-        """A step whose answer nobody asks for; its loss."""
+        """A step whose prediction is not needed; its loss."""
         step = self._collect(images)
         step.loss = self._update(step) if self.recipe.learns else None
         self._end(step)
@@ -291,12 +291,12 @@ class Learner:
         """The logits for a batch, keeping nothing that was learnt from it."""
         if self.recipe.episode is not None:
             return self._episodes(images).logits
-        return self.answer(images)
+        return self.logits(images)
 
     @torch.no_grad()
-    def answer(self, images: Tensor) -> Tensor:
-        """The logits for a batch from what is known, learning nothing."""
-        return self._answer(Step(self, images, learning=False), images)
+    def logits(self, images: Tensor) -> Tensor:
+        """The logits for a batch with what was learnt so far; nothing is learnt from it."""
+        return self._predict(Step(self, images, learning=False), images)
 
     def _collect(self, images: Tensor) -> Step:
         for slot, part in self.parts.items():
@@ -306,15 +306,15 @@ class Learner:
             views = part.views(self.states[slot], images) or views
         return Step(self, images, views=views)
 
-    def _answer(self, step: Step, images: Tensor) -> Tensor:
-        """The logits handed out for the batch that arrived."""
+    def _predict(self, step: Step, images: Tensor) -> Tensor:
+        """The logits for the batch that arrived."""
         for slot, part in self.parts.items():
             own = part.predict(self.states[slot], step)
             if own is not None:
                 return own.detach()
         if any(view is images for view in step.views):
             return step.student_of(images).logits.detach()
-        # The loss looks at other pictures than those that arrived: answer without a graph.
+        # The loss sees other images than those that arrived: predict without gradients.
         with torch.no_grad():
             return self.forward(images, learning=False).logits
 
@@ -348,8 +348,8 @@ class Learner:
         assert isinstance(total, Tensor)
         if not total.requires_grad:
             raise AcclimateError(
-                "the model's answers do not depend on what is to learn: does its forward pass turn "
-                "gradients off, or return something else before its logits?"
+                "the model's predictions do not depend on what is to learn: does its forward pass "
+                "turn gradients off, or return something else before its logits?"
             )
         total.backward()
         self.backwards += 1
@@ -377,7 +377,7 @@ class Learner:
         learning = [p for name, p in self.learning.items() if ":" not in name]
         self.recipe.normalization.apply(self.statistics, len(images), learning=False)
         with torch.set_grad_enabled(gradients and bool(learning)):
-            logits = self.network.ask(images, self.statistics)
+            logits = self.network.logits(images, self.statistics)
             self._features = None
             if not (gradients and learning):
                 return logits, logits.new_zeros(0)
@@ -400,17 +400,17 @@ class Learner:
             and all(vars(type(part)).get("steady", False) for part in self.parts.values())
             and not parallel.active()
             and not self.statistics.gathering
-            and not self.network.looked_into(but=self._tapped)
+            and not self.network.hooked(except_for=self._tapped)
         )
 
     def _replayed(self, images: Tensor) -> StepResult:
         """A step from a captured CUDA graph, once there is one for batches of this shape."""
         self.network.follow()
-        if self._recorder is None or self._recorder.aside is not self.network.aside:
-            # The network begins anew in another place when its own tensors are others.
-            self._recorder = Recorder(self._captured_step, aside=self.network.aside)
+        if self._graphed is None or self._graphed.memory is not self.network.memory:
+            # The network has other graph memory once its own tensors are others.
+            self._graphed = GraphedWork(self._captured_step, memory=self.network.memory)
         self._counts_before = self._counts
-        (logits, loss), replayed = self._recorder(images)
+        (logits, loss), replayed = self._graphed(images)
         if replayed:  # no Python ran: count for it
             pairs = zip(self._counts_before, self._counts_per_step, strict=True)
             self._counts = tuple(now + each for now, each in pairs)
@@ -433,7 +433,7 @@ class Learner:
         self.steps, self.forwards, self.backwards = counts
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_recorder": None}  # a copy captures its own steps
+        return {**vars(self), "_graphed": None}  # a copy captures its own steps
 
     def start_epoch(self) -> None:
         """Tell the parts that an epoch begins."""
@@ -473,7 +473,7 @@ class Learner:
             elif isinstance(state, torch.optim.Optimizer):
                 state.state.clear()
         self._fresh = None
-        self._recorder = None  # the tensors are others now
+        self._graphed = None  # the tensors are others now
         self.generator.set_state(tensors["learner/generator"].cpu())
         self.steps = int(tensors["learner/steps"])
 
@@ -483,8 +483,8 @@ class Learner:
         self._fresh = None  # nothing of an episode is kept: it is taken anew
         for state in self.states.values():
             transform(state, change)
-        self._recorder = None  # the tensors are others now
-        self.network.decelerate()  # what is faster elsewhere, somebody must choose anew
+        self._graphed = None  # the tensors are others now
+        self.network.decelerate()  # what is faster elsewhere must be chosen anew
 
     @torch.no_grad()
     def restore_source(self) -> None:
@@ -503,16 +503,16 @@ class Learner:
 
     def forward_plain(self, images: Tensor) -> Tensor:
         """The model as it stands, with its own buffers: what a user without this package gets."""
-        return self.network.ask(images, self.statistics)
+        return self.network.logits(images, self.statistics)
 
     def release(self) -> nn.Module:
         """Take all hooks and flags off: the plain model, with whatever it has learnt."""
         how = self.network.acceleration
         if how.changes:
             self.ran = self.network.ran
-        self._recorder = None  # the tensors are others now
+        self._graphed = None  # the tensors are others now
         for parameter in (*self.model.parameters(), *self.learning.values()):
-            parameter.grad = None  # a recording's memory is given back where nothing lies in it
+            parameter.grad = None  # a graph's memory is freed where nothing lies in it
         # Exact kernels take several times as long on a GPU: only where the run was exact.
         self.network.accelerate(EXACT if how == EXACT else PLAIN)
         self.statistics.release()

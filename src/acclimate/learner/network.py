@@ -1,4 +1,4 @@
-"""A model as the learner asks it: with any weights, and faster where that changes nothing."""
+"""How the learner runs a model: with any weights, and faster where that changes nothing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from acclimate import parallel
 from acclimate.acceleration import (
     EXACT,
     Acceleration,
-    Aside,
-    Recorder,
+    GraphedWork,
+    GraphMemory,
     bypassed,
     differs,
     interferes,
@@ -44,7 +44,7 @@ class Network:
     compared it with the exact way.
 
     >>> network = Network(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)))
-    >>> network.ask(torch.rand(5, 3, 2, 2), StatisticsControl({})).shape
+    >>> network.logits(torch.rand(5, 3, 2, 2), StatisticsControl({})).shape
     torch.Size([5, 2])
     """
 
@@ -55,7 +55,7 @@ class Network:
         self.decelerate()
 
     def accelerate(self, acceleration: Acceleration, *, verified: bool = False) -> None:
-        """Run the model this way from now on; what learns must be known when it is asked next."""
+        """Run the model this way from now on; what learns must be known by the next pass."""
         ends = self.acceleration.recorded and not acceleration.recorded
         self.acceleration.undo(self.model)
         acceleration.prepare(self.model)
@@ -63,11 +63,11 @@ class Network:
         self.unverified = acceleration.changes and not verified
         self.forget()
         if ends and torch.cuda.is_initialized():
-            # What recordings worked in is used by no others, and would be kept run after run.
+            # The memory of graphs is used by nothing else, and would be kept run after run.
             torch.cuda.empty_cache()
 
     def decelerate(self) -> None:
-        """Run the model as it is."""
+        """Run the model exactly."""
         self.accelerate(EXACT)
 
     def verify(self, images: Tensor, probe: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
@@ -108,44 +108,44 @@ class Network:
         )
 
     def forget(self) -> None:
-        """Make and record anew what is faster: the tensors are others now."""
-        self._made = _Made()
+        """Drop twin and graphs: the tensors are others now."""
+        self._cache = _Cache()
 
     def follow(self) -> None:
-        """Make anew what is faster if somebody changed or replaced weights that do not learn.
+        """Drop twin and graphs if weights that do not learn were changed or replaced.
 
-        A twin has copies of them, and a recording knows where in memory they lie.
+        A twin has copies of them, and a graph knows where in memory they lie.
         """
         if not (self.acceleration.fused or self.acceleration.recorded):
             return
-        if self._made.frozen is None:
-            self._made.frozen = _frozen(self.model)
+        if self._cache.frozen is None:
+            self._cache.frozen = _frozen(self.model)
         if any(
             held.get(name) is not parameter or parameter._version != version
-            for held, name, parameter, version in self._made.frozen
+            for held, name, parameter, version in self._cache.frozen
         ):
             self.forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_made": _Made()}  # a copy makes its own
+        return {**vars(self), "_cache": _Cache()}  # a copy makes its own
 
     @property
-    def aside(self) -> Aside:
-        """Where all recordings are made, and replayed one at a time; another after forgetting."""
-        return self._made.aside
+    def memory(self) -> GraphMemory:
+        """Where all graphs are captured, and replayed one at a time; another after forgetting."""
+        return self._cache.memory
 
     @property
     def ran(self) -> Acceleration:
         """How the model ran in fact."""
-        without = self._made.looked_for_twin and self._made.twin is None
+        without = self._cache.looked_for_twin and self._cache.twin is None
         return replace(self.acceleration, fused=self.acceleration.fused and not without)
 
-    def looked_into(self, *, but: nn.Module | None = None) -> bool:
-        """Whether somebody looks into the model, at other places, who would miss a replay."""
-        modules = self._made.modules = self._made.modules or list(self.model.modules())
-        return any(interferes(module) for module in modules if module is not but)
+    def hooked(self, *, except_for: nn.Module | None = None) -> bool:
+        """Whether the model has hooks, on other modules, that a replay would not call."""
+        modules = self._cache.modules = self._cache.modules or list(self.model.modules())
+        return any(interferes(module) for module in modules if module is not except_for)
 
-    def ask(
+    def logits(
         self,
         images: Tensor,
         statistics: StatisticsControl,
@@ -154,40 +154,40 @@ class Network:
         """The logits, by the model's own weights or by others."""
         self.follow()
         if self._replays(images):
-            return self._recorder(statistics, weights)(images)[0][0]
-        return self._ask(images, statistics, weights)
+            return self._graphed(statistics, weights)(images)[0][0]
+        return self._forward(images, statistics, weights)
 
     def _replays(self, images: Tensor) -> bool:
-        """Whether it is an answer alone that is asked for, and nobody looks into the model."""
+        """Whether only logits are needed, without gradients, and no hook would miss the call."""
         return (
             self.acceleration.recorded
             and images.is_cuda
             and not torch.is_grad_enabled()
             and not torch.cuda.is_current_stream_capturing()
             and not parallel.active()
-            and not self.looked_into()
+            and not self.hooked()
         )
 
-    def _recorder(
+    def _graphed(
         self, statistics: StatisticsControl, weights: Mapping[str, Tensor] | None
-    ) -> Recorder:
-        """What records answers by these very tensors."""
-        # A recording holds on to its statistics and weights: their numbers stand for no others.
+    ) -> GraphedWork:
+        """The graphed forward pass with these very tensors."""
+        # A graph holds on to its statistics and weights: their ids stand for no others.
         others = None if weights is None else tuple(map(id, weights.values()))
         kind = id(statistics), statistics.setting, statistics.gathering, others
-        recorders = self._made.recorders
-        recorder = recorders.pop(kind, None)
-        if recorder is None:
+        known = self._cache.graphed
+        graphed = known.pop(kind, None)
+        if graphed is None:
             own = None if weights is None else dict(weights)
-            recorder = Recorder(
-                lambda images: (self._ask(images, statistics, own),), aside=self.aside
+            graphed = GraphedWork(
+                lambda images: (self._forward(images, statistics, own),), memory=self.memory
             )
-        recorders[kind] = recorder
-        if len(recorders) > _KINDS:  # the one that was not asked for longest
-            del recorders[next(iter(recorders))]
-        return recorder
+        known[kind] = graphed
+        if len(known) > _KINDS:  # the least recently used
+            del known[next(iter(known))]
+        return graphed
 
-    def _ask(
+    def _forward(
         self, images: Tensor, statistics: StatisticsControl, weights: Mapping[str, Tensor] | None
     ) -> Tensor:
         # Few models take no image at all, but a process must be there for the others: it shows
@@ -206,7 +206,7 @@ class Network:
             if weights is None:
                 returned = runner(shown)
             else:
-                known = self._made.names if twin else weights
+                known = self._cache.names if twin else weights
                 own = {name: tensor for name, tensor in weights.items() if name in known}
                 returned = functional_call(runner, own, (shown,))
         logits = logits_of(returned)
@@ -215,21 +215,21 @@ class Network:
         return logits[:0] if absent else logits
 
     def _runner(self) -> nn.Module:
-        """The twin, or the model where there is none or somebody looks where it does not go."""
+        """The twin, or the model where there is none or a hook sits where the twin does not go."""
         if not self.acceleration.fused:
             return self.model
-        made = self._made
-        if not made.looked_for_twin:
-            made.looked_for_twin = True
+        cache = self._cache
+        if not cache.looked_for_twin:
+            cache.looked_for_twin = True
             dtype = torch.bfloat16 if self.acceleration.half else torch.float32
-            made.twin = make_twin(self.model, dtype=dtype)
-            if made.twin is not None:
-                made.bypassed = bypassed(self.model, made.twin)
-                shared = made.twin.named_parameters(remove_duplicate=False)  # by any name
-                made.names = {name for name, _ in shared}
-        if made.twin is None or any(interferes(module) for module in made.bypassed):
+            cache.twin = make_twin(self.model, dtype=dtype)
+            if cache.twin is not None:
+                cache.bypassed = bypassed(self.model, cache.twin)
+                shared = cache.twin.named_parameters(remove_duplicate=False)  # by any name
+                cache.names = {name for name, _ in shared}
+        if cache.twin is None or any(interferes(module) for module in cache.bypassed):
             return self.model
-        return made.twin
+        return cache.twin
 
 
 _Place: TypeAlias = tuple[dict[str, nn.Parameter | None], str, nn.Parameter, int]
@@ -246,8 +246,8 @@ def _frozen(model: nn.Module) -> list[_Place]:
 
 
 @dataclass
-class _Made:
-    """What is made on the way to be faster, and made anew when tensors are replaced."""
+class _Cache:
+    """What makes the model faster: built on first use, dropped when tensors are replaced."""
 
     looked_for_twin: bool = False
     twin: fx.GraphModule | None = None
@@ -255,5 +255,5 @@ class _Made:
     names: set[str] = field(default_factory=set)
     modules: list[nn.Module] = field(default_factory=list)
     frozen: list[_Place] | None = None
-    recorders: dict[Any, Recorder] = field(default_factory=dict)
-    aside: Aside = field(default_factory=Aside)
+    graphed: dict[Any, GraphedWork] = field(default_factory=dict)
+    memory: GraphMemory = field(default_factory=GraphMemory)

@@ -8,10 +8,10 @@ moving average θ' (momentum 0.999). The loss is the sum of three terms, each of
   probabilities on its own w;
 - contrast, −log exp(q·k⁺/0.07) / (exp(q·k⁺/0.07) + Σ exp(q·k⁻/0.07)): the student's feature of q
   must be near θ''s of k and far from a queue of earlier k⁻, of other pseudo-labels only;
-- diversity, Σ_c p̄_c log p̄_c of the student's mean answer p̄ on the batch's q.
+- diversity, Σ_c p̄_c log p̄_c of the student's mean prediction p̄ on the batch's q.
 
 All parameters learn, by SGD with Nesterov momentum at 2e-4 and weight decay 1e-4 in batches of 128
-(as for VisDA-C), and keys are drawn from a queue of 16,384. The student answers, on the images
+(as for VisDA-C), and keys are drawn from a queue of 16,384. The student predicts, on the images
 themselves.
 
 Other than published: features are what the classifier is fed, without a bottleneck put in before
@@ -48,8 +48,8 @@ __all__ = ["ADACONTRAST", "AdaContrast", "contrastive", "votes"]
 def votes(features: Tensor, bank: Tensor, probabilities: Tensor, *, neighbours: int) -> Tensor:
     """The mean probabilities of the nearest neighbours in a bank; features have length 1.
 
-    >>> bank, said = torch.eye(2), torch.tensor([[0.9, 0.1], [0.2, 0.8]])
-    >>> votes(torch.tensor([[0.8, 0.6]]), bank, said, neighbours=1)
+    >>> bank, votes_of = torch.eye(2), torch.tensor([[0.9, 0.1], [0.2, 0.8]])
+    >>> votes(torch.tensor([[0.8, 0.6]]), bank, votes_of, neighbours=1)
     tensor([[0.9000, 0.1000]])
     """
     nearest = (features @ bank.T).topk(min(neighbours, len(bank)), dim=1).indices

@@ -16,7 +16,7 @@ by far the most usual, this is TENT with a temperature. ε is the training's own
 code takes on ImageNet, 6 on CIFAR-10. The paper searches rate and temperature for every data set;
 the defaults are TENT's (SGD with momentum 0.9, 0.00025, batches of 64).
 
-What differs: nothing in the formulas. The authors' code answers a batch after learning from it;
+What differs: nothing in the formulas. The authors' code predicts a batch after learning from it;
 here, as everywhere, it is before (``Stream(..., predictions="after")`` is theirs). The conjugate of
 the squared loss has no lower bound; choose it for models trained that way only.
 """

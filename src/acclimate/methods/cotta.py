@@ -2,22 +2,23 @@
 
 A student learns soft labels y from its moving average θ', by cross-entropy −Σ y log p_θ(x):
 
-    y = p_θ'(x)                       where the source is sure, max p_θ0(x) >= threshold,
+    y = p_θ'(x)                       where the source is confident, max p_θ0(x) >= threshold,
     y = 1/N Σ_i p_θ'(view_i(x))       elsewhere, over N = 32 augmented views,
 
 then θ' ← 0.999 θ' + 0.001 θ, and every weight of θ goes back to its source value with probability
-0.01. All parameters learn. Answers are the labels y; the model handed back is the plain teacher.
+0.01. All parameters learn. Predictions are the labels y; the model returned is the plain
+teacher.
 
 SGD at 0.01 in batches of 64 is the published setting for ResNet-50 on ImageNet-C. The threshold
 belongs to model and data: the authors take 0.92 for CIFAR-10, 0.72 for CIFAR-100 and 0.1 for
 ImageNet, where their code also restores with 0.001 only. A lower one costs fewer passes. For CIFAR
 they take Adam at 0.001 and batches of 200.
 
-Other than in that code: sureness is a matter of each image, not of the batch's mean; views are
+Other than in that code: confidence is a matter of each image, not of the batch's mean; views are
 averaged as probabilities, not as logits; the cross-entropy is the text's, where the code for
-ImageNet adds its mirror image; only passes whose answer somebody uses are made; views are drawn as
+ImageNet adds its mirror image; only passes whose output is used are made; views are drawn as
 :func:`~acclimate.methods.views.jittered` does, without changes of colour or blur. Like there, the
-source is asked with the recipe's statistics.
+source runs with the recipe's statistics.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from acclimate.methods.views import Draws, generator_on, jittered
 from acclimate.models.outputs import Outputs
 from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.optimizers import SGD
-from acclimate.parts.predictors import TeacherAnswers
+from acclimate.parts.predictors import TeacherPredictions
 from acclimate.parts.regularizers import Regularizer
 from acclimate.parts.selectors import All
 from acclimate.parts.teachers import MovingAverage, TeacherWeights
@@ -61,9 +62,9 @@ class AveragingWeights(TeacherWeights):
 @PARTS["teacher"].register("augmentation-averaged")
 @dataclass(frozen=True, kw_only=True)
 class AugmentationAveraged(MovingAverage):
-    """A moving average that looks at several views of each image the source is unsure about.
+    """A moving average that sees several views of each image the source is not confident about.
 
-    While nothing is learnt it looks at the image alone, as the model handed back does.
+    While nothing is learnt it sees the image alone, as the model that is returned does.
     """
 
     threshold: float = 0.92
@@ -79,23 +80,23 @@ class AugmentationAveraged(MovingAverage):
         return AveragingWeights(super().prepare(learner).tensors, learner.generator)
 
     def outputs(self, state: AveragingWeights, step: Step, images: Tensor) -> Outputs:
-        """Logits of the averaged labels, or the teacher's own where the source is sure."""
+        """Logits of the averaged labels, or the teacher's own where the source is confident."""
         if not step.learning:
             return super().outputs(state, step, images)
         with torch.no_grad():
-            unsure = self._unsure(step, images)
+            doubtful = self._doubtful(step, images)
             plain = mixed = None
-            if not bool(unsure.all()):
+            if not bool(doubtful.all()):
                 plain = super().outputs(state, step, images).logits.log_softmax(dim=1)
-            if bool(unsure.any()):
+            if bool(doubtful.any()):
                 mixed = self._averaged(state, step, images)
         if plain is None or mixed is None:
             only = mixed if plain is None else plain
             assert only is not None
             return Outputs(only)
-        return Outputs(torch.where(unsure[:, None], mixed, plain))
+        return Outputs(torch.where(doubtful[:, None], mixed, plain))
 
-    def _unsure(self, step: Step, images: Tensor) -> Tensor:
+    def _doubtful(self, step: Step, images: Tensor) -> Tensor:
         source = step.learner.forward(images, weights=step.learner.source, learning=False)
         return source.logits.softmax(dim=1).amax(dim=1) < self.threshold
 
@@ -139,7 +140,7 @@ COTTA = Recipe(
     selector=All(),
     teacher=AugmentationAveraged(),
     regularizer=StochasticRestore(),
-    predictor=TeacherAnswers(),
+    predictor=TeacherPredictions(),
     optimizer=SGD(lr=0.01, nesterov=True),
     batch_size=64,
 )

@@ -1,7 +1,7 @@
-"""DeYO, destroy your object (Lee et al., ICLR 2024): entropy is not enough to trust an answer.
+"""DeYO, destroy your object (Lee et al., ICLR 2024): entropy is not enough for trust.
 
-An answer is trusted if it hangs on the shape of things. Cut into patches and put together in random
-order, an image has lost its shapes; how much its pseudo-label ŷ = argmax p(x) loses with them is
+A prediction is trusted if it depends on the shape of things. Cut into patches and put together in
+random order, an image has lost its shapes; how much its pseudo-label ŷ = argmax p(x) loses by it is
 the pseudo-label probability difference, PLPD = p_ŷ(x) - p_ŷ(x'). Entropy is minimised over the
 images with H(p) < τ_H and PLPD > τ_PLPD, the mean over those of α(x) H(p(x)):
 

@@ -1,7 +1,7 @@
 """EATA, efficient test-time adaptation without forgetting (Niu et al., ICML 2022).
 
 ETA's loss (see :mod:`acclimate.methods.eta`) and an anchor that holds each parameter to its source
-value as strongly as the source model's answers hang on it:
+value as strongly as the source model's predictions depend on it:
 
     L + β Σ_i ω_i (θ_i - θ_i°)²,     ω_i = mean of (∂ CE(f(x; θ°), ŷ) / ∂ θ_i°)²
 
@@ -49,7 +49,7 @@ class Importance:
     seen: int = 0
 
     def add(self, learner: LearnerLike, images: Tensor, *, per_image: bool) -> None:
-        """Count a batch in: how the source's loss on its own labels hangs on the parameters."""
+        """Count a batch in: how the source's loss on its own labels depends on the parameters."""
         source = {n: t.detach().clone().requires_grad_() for n, t in learner.source.items()}
         with torch.enable_grad():
             logits = learner.forward(images, weights=source, learning=False).logits

@@ -1,11 +1,11 @@
 """ETA, efficient test-time adaptation (Niu et al., ICML 2022): EATA without its anchor.
 
 Entropy minimisation over the normalisation layers' scale and shift, from some images only and from
-the sure ones more, L = mean over those that count of S(x) H(p(x)):
+the confident ones more, L = mean over those that count of S(x) H(p(x)):
 
     S(x) = exp(E0 - H(p)) · [H(p) < E0] · [cos(p, m) < d],      E0 = 0.4 log C
 
-with m the moving average (0.9 old, 0.1 new) of the answers to the images that counted; S has no
+with m the moving average (0.9 old, 0.1 new) of the predictions that counted; S has no
 gradient. Where no image counts there is no backward pass.
 
 Defaults are the paper's for ImageNet and a ResNet-50: SGD with momentum 0.9, rate 0.00025, batches

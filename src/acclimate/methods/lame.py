@@ -1,19 +1,19 @@
 """LAME: Laplacian-adjusted maximum likelihood (Boudiaf et al. 2022). No parameter moves.
 
-Within a batch, images that are neighbours in feature space should get like answers. With the
+Within a batch, images that are neighbours in feature space should get like predictions. With the
 model's probabilities p_i and an affinity w_ij that is 1 for the k nearest neighbours j of i, the
-answers z_i minimise
+predictions z_i minimise
 
     sum_i KL(z_i || p_i) - sum_ij w_ij z_i . z_j
 
 over the simplex. The second term is bounded by its tangent, which gives the concave-convex step
-z_i <- softmax(log p_i + sum_j w_ij z_j), from z = p on, until no answer changes any more.
+z_i <- softmax(log p_i + sum_j w_ij z_j), from z = p on, until none changes any more.
 
 Defaults from the paper's experiments: 5 neighbours by distance of features of length 1, at most 100
 steps, batches of 64, the source's statistics. The published code takes the nearest of k + 1 for the
 image itself, which it need not be when two images are the same; here an image is left out by its
-number, and the answers rather than the energy tell when to stop. The affinity is not made
-symmetric. A batch of one image has no neighbours, and is answered as the model answers.
+number, and the predictions rather than the energy decide when to stop. The affinity is not made
+symmetric. A batch of one image has no neighbours, and is predicted as the model does.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def agreed(logits: Tensor, neighbours: Tensor, *, iterations: int) -> Tensor:
 @PARTS["predictor"].register("lame")
 @dataclass(frozen=True, kw_only=True)
 class Lame(Predictor):
-    """The batch's answers, drawn together between ``neighbours`` nearest neighbours."""
+    """The batch's predictions, drawn together between ``neighbours`` nearest neighbours."""
 
     needs = frozenset({"features"})
     exports: ClassVar[bool] = False

@@ -1,19 +1,19 @@
 """MEMO: marginal entropy minimisation with one image (Zhang et al. 2021).
 
-An image is augmented B times; the model, all of its parameters, takes one step to be sure of the
-*mean* of its answers to the augmented copies, answers for the image, and is forgotten:
+An image is augmented B times; the model, all of its parameters, takes one step towards confidence
+in the *mean* of its predictions on the augmented copies, predicts the image, and is reset:
 
     L(x) = H( 1/B sum_b p(. | a_b(x)) ).
 
 Defaults of the paper for a ResNet-50 on ImageNet: B = 64, SGD at 0.00025, one step, batch-norm
 statistics of the source mixed with the image's own as 16 : 1. (For 32 px it has B = 32, SGD at
-0.005, and crops of no less than about 0.7 of the picture: ``objective.smallest_crop``.) The copies
+0.005, and crops of no less than about 0.7 of the image: ``objective.smallest_crop``.) The copies
 of an image count as one image in the mixture, as in the published code, which however stops the
 gradient at the statistics.
 
 What differs: the paper augments by a random crop, a flip and AugMix. Model input is already
 normalised, so of AugMix's operations those that need values in [0, 1] (autocontrast, equalise,
-posterise, solarise) give way to a change of contrast around the picture's own mean; rotation,
+posterise, solarise) give way to a change of contrast around the image's own mean; rotation,
 shears and translations, their strengths and the way chains are mixed are AugMix's.
 """
 
@@ -43,10 +43,10 @@ _STRENGTHS = (0.01, 0.3)
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Entropy of the mean answer over the second dimension: images × copies × classes to images.
+    """Entropy of the mean prediction over copies: images × copies × classes to images.
 
-    >>> sure = 50 * torch.eye(2)
-    >>> marginal_entropy(torch.stack([sure[[0, 0]], sure])).round(decimals=4)
+    >>> confident = 50 * torch.eye(2)
+    >>> marginal_entropy(torch.stack([confident[[0, 0]], confident])).round(decimals=4)
     tensor([0.0000, 0.6931])
     """
     log_p = F.log_softmax(logits, dim=2).logsumexp(dim=1) - math.log(logits.shape[1])
@@ -94,7 +94,7 @@ def _map(which: Tensor, amount: Tensor, *, aspect: float) -> Tensor:
     angle = of("rotate") * math.radians(30)
     maps = torch.eye(3, device=amount.device).repeat(len(amount), 1, 1)
     maps[:, 0, 0] = maps[:, 1, 1] = angle.cos()
-    # In pixels, whatever the picture's shape; the grid counts in halves of each side.
+    # In pixels, whatever the image's shape; the grid counts in halves of each side.
     maps[:, 0, 1] = (of("shear_x") * 0.3 - angle.sin()) * aspect
     maps[:, 1, 0] = (of("shear_y") * 0.3 + angle.sin()) / aspect
     maps[:, 0, 2] = of("translate_x") * 2 / 3
@@ -126,9 +126,9 @@ class SingleImage(Mixture):
 @PARTS["objective"].register("marginal-entropy")
 @dataclass(frozen=True, kw_only=True)
 class MarginalEntropy(Objective):
-    """Entropy of an image's mean answer over ``augmentations`` copies.
+    """Entropy of an image's mean prediction over ``augmentations`` copies.
 
-    Crops have an area of ``smallest_crop`` and more of the picture.
+    Crops have an area of ``smallest_crop`` and more of the image.
     """
 
     augmentations: int = 64

@@ -18,7 +18,7 @@ __all__ = ["Kept", "Memory", "MemoryState", "most_frequent"]
 
 @dataclass
 class Kept:
-    """An image of the memory: which one, the class and entropy it was answered with, its age."""
+    """An image of the memory: which one, its predicted class and entropy, its age."""
 
     index: int
     label: int
@@ -36,9 +36,9 @@ class MemoryState:
     uncertainties: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
     ages: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     arrived: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    """Of each class, how many were answered so far."""
+    """Of each class, how many were predicted so far."""
     _learner: Any = None
-    _answer: Tensor | None = None
+    _logits: Tensor | None = None
 
     def kept(self) -> list[Kept]:
         """What is remembered, by its place in ``images``."""
@@ -58,9 +58,9 @@ class MemoryState:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory(Filter, ABC):
-    """Each batch is answered, its images are offered to the memory, and the memory is learnt from.
+    """Each batch is predicted, its images are offered to the memory, and the memory is learnt from.
 
-    Subclasses say what is kept. One step is taken for each batch that arrives. Images whose answers
+    Subclasses say what is kept. One step is taken for each batch that arrives. Images whose logits
     are not finite are not offered: one of them would spoil every step until it is let go.
     """
 
@@ -78,14 +78,14 @@ class Memory(Filter, ABC):
         return MemoryState(learner.generator, _learner=learner)
 
     def collect(self, state: MemoryState, images: Tensor) -> Tensor:
-        """Answer the images, offer them one by one, and hand out all that is remembered."""
-        state._answer = answer = state._learner.answer(images)
-        classes = answer.shape[1]
+        """Predict the images, offer them one by one, and return all that is remembered."""
+        state._logits = logits = state._learner.logits(images)
+        classes = logits.shape[1]
         if len(state.arrived) == 0:
             state.arrived = torch.zeros(classes, dtype=torch.int64)
         kept, first = state.kept(), len(state.images)
-        labels, uncertainties = answer.argmax(dim=1).tolist(), entropy(answer).tolist()
-        for i in answer.isfinite().all(dim=1).nonzero().flatten().tolist():
+        labels, uncertainties = logits.argmax(dim=1).tolist(), entropy(logits).tolist()
+        for i in logits.isfinite().all(dim=1).nonzero().flatten().tolist():
             state.arrived[labels[i]] += 1
             self.admit(state, kept, Kept(first + i, labels[i], uncertainties[i]), classes=classes)
             for each in kept:
@@ -98,8 +98,8 @@ class Memory(Filter, ABC):
         return step.images.new_ones(len(step.images))
 
     def predict(self, state: MemoryState, step: Step) -> Tensor | None:
-        """The answer to what arrived; the step itself is about what is remembered."""
-        return state._answer if step.learning else None
+        """The logits of what arrived; the step itself is about what is remembered."""
+        return state._logits if step.learning else None
 
 
 def most_frequent(kept: list[Kept]) -> list[Kept]:

@@ -6,11 +6,11 @@ only where a single image with L positions a channel differs by more than chance
     μ_x = μ + ψ(μ̃_x − μ; k √(σ²/L)),    σ²_x = σ² + ψ(σ̃²_x − σ²; k σ² √(2/(L−1))),    k = 4,
 
 where μ̃_x and σ̃²_x are the image's own and ψ(d; λ) = sign(d) max(|d| − λ, 0). A memory of 64
-images is kept balanced over the answered classes: while it is full, an image of a class c that is
+images is kept balanced over the predicted classes: while it is full, an image of a class c that is
 not among the largest takes the place of one that is; else it takes the place of one of its own
 class with probability (how many of c are in memory) / (how many of c have come). From the memory,
 by entropy minimisation, scale and shift of the normalisation layers learn, with the memory's own
-μ and σ²; answers are made with a running estimate of these, moved by 0.01 a step from the source's.
+μ and σ²; predictions use a running estimate of these, moved by 0.01 a step from the source's.
 
 Adam at 1e-4 for batches of 64 is the published setting.
 
@@ -18,7 +18,7 @@ Other than published: the source is any model with batch norm, where the authors
 instance-aware batch norm from the start (or fine-tune it so, for ImageNet). A step is taken for
 each batch that arrives, rather than for each 64 images; the rate is scaled with the batch size, the
 0.01 is not. As in the authors' code, variances are the unbiased ones, and eps is added to σ² in the
-two bounds too. No plain model normalises like this: ``adapt`` hands back the learnt weights and the
+two bounds too. No plain model normalises like this: ``adapt`` returns the learnt weights and the
 running statistics, and takes its predictions from the method itself. Networks without batch norm
 are left with the memory.
 """
@@ -54,7 +54,7 @@ def shrunk(values: Tensor, by: Tensor) -> Tensor:
 
 @dataclass
 class InstanceAwareControl(StatisticsControl):
-    """Batch-norm layers that look at each image by itself."""
+    """Batch-norm layers that normalise each image by itself."""
 
     _strength: float = 4.0
 
@@ -92,7 +92,7 @@ class InstanceAwareControl(StatisticsControl):
 class InstanceAware(Running):
     """A running estimate, corrected by ``strength`` deviations for images that differ from it.
 
-    While it learns, the statistics of the batch at hand stand in for the estimate, and move it.
+    While it learns, the statistics of the current batch stand in for the estimate, and move it.
     """
 
     exports = False
@@ -110,14 +110,14 @@ class InstanceAware(Running):
         return InstanceAwareControl(running.layers, running.running, _strength=self.strength)
 
     def settling_passes(self, batches: int) -> int:
-        """None: it answers from the first image on, and the estimate is meant to move slowly."""
+        """None: it predicts from the first image on, and the estimate is meant to move slowly."""
         return 0
 
 
 @PARTS["filter"].register("prediction-balanced-reservoir")
 @dataclass(frozen=True, kw_only=True)
 class PredictionBalancedReservoir(Memory):
-    """Learn from a memory that samples all of the past, of all answered classes alike."""
+    """Learn from a memory that samples all of the past, of all predicted classes alike."""
 
     def admit(self, state: MemoryState, kept: list[Kept], new: Kept, *, classes: int) -> None:
         """In place of one of a largest class, or by chance of one of its own."""

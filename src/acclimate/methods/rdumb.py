@@ -2,12 +2,12 @@
 
 ETA's loss and defaults (see :mod:`acclimate.methods.eta`: SGD with momentum 0.9, rate 0.00025,
 batches of 64); after every ``every`` steps the parameters, the optimiser's moments and the moving
-average of the answers are those of the beginning.
+average of the predictions are those of the beginning.
 
 What differs: the margin is 0.4 log C, as in ETA's text; the authors' code has log(1000) / 2 - 1.
 Steps are counted whether or not an image counted in them, as there. The code goes back before a
-step, here it is after one: all answers are the same, but a run that ends with such a step hands the
-source back.
+step, here it is after one: all predictions are the same, but a run that ends with such a
+step returns the source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from acclimate.methods.eta import ETA
 from acclimate.parts.base import PARTS, Step, check_range
-from acclimate.parts.regularizers import Regularizer, forget
+from acclimate.parts.regularizers import Regularizer, reset_to_source
 
 __all__ = ["RDUMB", "PeriodicReset"]
 
@@ -35,7 +35,7 @@ class PeriodicReset(Regularizer):
     def after_step(self, state: Any, step: Step) -> None:
         """Forget, when it is time."""
         if step.learner.steps % self.every == 0:
-            forget(step.learner)
+            reset_to_source(step.learner)
 
 
 RDUMB = replace(

@@ -3,14 +3,14 @@
 For streams whose images are neither independent nor of one kind:
 
 - statistics are a running estimate, μ ← 0.95 μ + 0.05 μ_batch, which starts at the source's;
-- a memory of N = 64 images holds about as many of each answered class as of any other. An image
-  that is older (age A, in images that came since) and less sure (entropy H of C classes) goes
+- a memory of N = 64 images holds about as many of each predicted class as of any other. An image
+  that is older (age A, in images that came since) and less confident (entropy H of C classes) goes
   first: the larger 1 / (1 + exp(−A/N)) + H / log C;
 - of all images in memory the student, on a strongly augmented view, learns the soft label of its
   moving average (momentum 0.999) on the image itself. By cross-entropy, weighted by timeliness
   exp(−A/N) / (1 + exp(−A/N)), and in the normalisation layers only.
 
-The teacher answers, and is handed back. It has statistics of its own, moved by the images in
+The teacher predicts, and is returned. It has statistics of its own, moved by the images in
 memory; the student's are moved by the views. Adam at 1e-3 for batches of 64 is the published
 setting (for CIFAR-C; there is none for ImageNet).
 
@@ -37,7 +37,7 @@ from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.normalization import Running
 from acclimate.parts.objectives import Objective, tempered_cross_entropy
 from acclimate.parts.optimizers import Adam
-from acclimate.parts.predictors import TeacherAnswers
+from acclimate.parts.predictors import TeacherPredictions
 from acclimate.parts.teachers import MovingAverage, TeacherWeights
 from acclimate.recipe import Recipe
 
@@ -47,7 +47,7 @@ __all__ = ["ROTTA", "AugmentedStudent", "CategoryBalancedMemory", "RobustMovingA
 @PARTS["filter"].register("category-balanced-memory")
 @dataclass(frozen=True, kw_only=True)
 class CategoryBalancedMemory(Memory):
-    """Learn from a memory of recent and sure images, of all classes alike.
+    """Learn from a memory of recent and confident images, of all classes alike.
 
     ``timeliness`` and ``uncertainty`` weigh age and entropy when an image has to go.
     """
@@ -97,7 +97,7 @@ class AugmentedStudent(Objective):
         return [jittered(images, state.generator) if len(images) else images]
 
     def loss(self, state: Draws, step: Step) -> Tensor:
-        """The teacher looks at the image itself, and looks first."""
+        """The teacher sees the image itself, and first."""
         label = step.teacher.logits.detach()
         return tempered_cross_entropy(step.student_of(step.views[0]).logits, label)
 
@@ -112,7 +112,7 @@ class RobustWeights(TeacherWeights):
 @PARTS["teacher"].register("robust-moving-average")
 @dataclass(frozen=True, kw_only=True)
 class RobustMovingAverage(MovingAverage):
-    """A moving average with running statistics of its own, moved when it labels, not by answers."""
+    """A moving average whose own running statistics move when it labels, not when it predicts."""
 
     def prepare(self, learner: LearnerLike) -> RobustWeights:
         """Start at the student."""
@@ -144,7 +144,7 @@ ROTTA = Recipe(
     normalization=Running(momentum=0.05),
     teacher=RobustMovingAverage(),
     filter=CategoryBalancedMemory(),
-    predictor=TeacherAnswers(),
+    predictor=TeacherPredictions(),
     optimizer=Adam(lr=1e-3),
     batch_size=64,
 )

@@ -37,7 +37,7 @@ from acclimate.parts.base import PARTS, Closure, LearnerLike, Step, check_range
 from acclimate.parts.filters import EntropyMargin
 from acclimate.parts.objectives import CrossEntropy
 from acclimate.parts.optimizers import SGD
-from acclimate.parts.regularizers import Regularizer, forget
+from acclimate.parts.regularizers import Regularizer, reset_to_source
 from acclimate.parts.selectors import NormAffine
 from acclimate.recipe import Recipe
 
@@ -165,7 +165,7 @@ class Recovery(Regularizer):
         loss, old = float(step.loss), state.value
         state.value = loss if math.isnan(old) else self.momentum * old + (1 - self.momentum) * loss
         if state.value < self.floor * math.log(step.student.logits.shape[1]):
-            forget(step.learner)
+            reset_to_source(step.learner)
             state.value = math.nan
 
 

@@ -6,8 +6,8 @@ views of each image the student p learns the softmax q of its moving average θ'
     3 · 1/N Σ_i [max q_i > 0.968] · (|p_i − q_i|² / C  +  0.005 · B(p̄)),
 
 where C is the number of classes and B(p̄) = −Σ_c (u log p̄_c + (1 − u) log(1 − p̄_c)), u = 1/C, keeps
-the batch's mean answer p̄ evenly spread. All parameters learn; answers and the model handed back
-are the teacher's. With no image above the threshold there is no backward pass.
+the batch's mean prediction p̄ evenly spread. All parameters learn; predictions and the model
+returned are the teacher's. With no image above the threshold there is no backward pass.
 
 Views are moved by up to two pixels (TF); ``affine=0.1`` bends them too (TFA), ``flip`` mirrors
 them, which digits do not bear; ``pixels=0`` shows the images themselves, to student and teacher
@@ -30,12 +30,12 @@ from acclimate.methods.views import Draws, moved
 from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
-from acclimate.parts.predictors import TeacherAnswers
+from acclimate.parts.predictors import TeacherPredictions
 from acclimate.parts.selectors import All
 from acclimate.parts.teachers import MovingAverage
 from acclimate.recipe import Recipe
 
-__all__ = ["SELF_ENSEMBLING", "Ensembling", "disagreement", "sure", "unevenness"]
+__all__ = ["SELF_ENSEMBLING", "Ensembling", "confident", "disagreement", "unevenness"]
 
 
 def disagreement(student: Tensor, teacher: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def disagreement(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def unevenness(probabilities: Tensor) -> Tensor:
-    """Binary cross-entropy of a batch's mean answer with even use, added up over the classes.
+    """Binary cross-entropy of a batch's mean prediction with even use, added up over the classes.
 
     >>> import torch
     >>> even, alike = torch.full((4, 2), 0.5), torch.tensor([[0.9, 0.1]] * 4)
@@ -62,11 +62,11 @@ def unevenness(probabilities: Tensor) -> Tensor:
     return -(even * mean.log() + (1 - even) * (1 - mean).log()).sum()
 
 
-def sure(teacher: Tensor, confidence: float) -> Tensor:
+def confident(teacher: Tensor, confidence: float) -> Tensor:
     """1 for each distribution whose largest probability is above ``confidence``, 0 for the rest.
 
     >>> import torch
-    >>> sure(torch.tensor([[0.99, 0.01], [0.6, 0.4]]), 0.968)
+    >>> confident(torch.tensor([[0.99, 0.01], [0.6, 0.4]]), 0.968)
     tensor([1., 0.])
     """
     return (teacher.amax(dim=1) > confidence).to(teacher.dtype)
@@ -75,7 +75,7 @@ def sure(teacher: Tensor, confidence: float) -> Tensor:
 @PARTS["objective"].register("self-ensembling")
 @dataclass(frozen=True, kw_only=True)
 class Ensembling(Objective):
-    """Squared difference from a sure teacher that sees another view, and even use of classes."""
+    """Squared difference from a confident teacher on another view, and even use of classes."""
 
     confidence: float = 0.968
     weight: float = 3.0
@@ -103,13 +103,13 @@ class Ensembling(Objective):
         ]
 
     def weights(self, state: Draws, step: Step) -> Tensor:
-        """Only images count about which the teacher is sure."""
-        return sure(self._teacher(step), self.confidence)
+        """Only images count about which the teacher is confident."""
+        return confident(self._teacher(step), self.confidence)
 
     def loss(self, state: Draws, step: Step) -> Tensor:
         """Both terms; the mean is over all images, not over those that count."""
         student, teacher = step.student_of(step.views[0]).logits.softmax(dim=1), self._teacher(step)
-        share = sure(teacher, self.confidence).mean()
+        share = confident(teacher, self.confidence).mean()
         terms = disagreement(student, teacher) + self.balance * unevenness(student)
         return self.weight * share * terms
 
@@ -123,7 +123,7 @@ SELF_ENSEMBLING = Recipe(
     objective=Ensembling(),
     selector=All(),
     teacher=MovingAverage(momentum=0.99),
-    predictor=TeacherAnswers(),
+    predictor=TeacherPredictions(),
     optimizer=Adam(lr=1e-5),
     batch_size=56,
     epochs=10,

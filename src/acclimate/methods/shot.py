@@ -1,7 +1,7 @@
 """SHOT-IM: information maximisation under a frozen classifier (Liang et al. 2020).
 
-The classifier is the source's hypothesis and stays; all below it learns to give each image a sure
-answer and the images together many answers:
+The classifier is the source's hypothesis and stays; all below it learns confident predictions
+for each image and diverse ones over all:
 
     L = mean_i H(p_i) - H(mean_i p_i).
 
@@ -9,9 +9,9 @@ Defaults of the paper: SGD with Nesterov momentum 0.9, weight decay 1e-3, batche
 rate 1e-3 for the backbone (1e-2 is that of its new bottleneck layer), batch statistics.
 
 What differs: this is the paper's SHOT-IM, without the term of pseudo-labels from clusters. The
-source model is taken as it is: no bottleneck or weight normalisation is added, no label smoothing
-was asked of its training. The rate stays the same instead of falling as (1 + 10 t)^-0.75. The mean
-answer is that of the batch, as in the published code; one image alone has nothing to learn from,
+source model is taken unchanged: no bottleneck or weight normalisation is added, no label smoothing
+is needed in its training. The rate stays the same instead of falling as (1 + 10 t)^-0.75. The
+mean prediction is that of the batch, as in the published code; one image has nothing to learn from,
 its two terms are one and the same.
 """
 
@@ -35,10 +35,10 @@ __all__ = ["SHOT_IM", "InformationMaximization", "negative_diversity"]
 
 
 def negative_diversity(logits: Tensor) -> Tensor:
-    """-H of the mean answer, as one value per image whose mean it is, with its gradient.
+    """-H of the mean prediction, as one value per image whose mean it is, with its gradient.
 
-    With p the mean answer, sum_k p_k log p_k is the mean over images of sum_k p_ik log p_k; that
-    log p_k moves too adds nothing, since every answer sums to 1.
+    With p that mean, sum_k p_k log p_k is the mean over images of sum_k p_ik log p_k; that
+    log p_k moves too adds nothing, since every prediction sums to 1.
 
     >>> z = torch.tensor([[9.0, 0.0], [0.0, 9.0]])
     >>> negative_diversity(z).mean(), negative_diversity(z[:1]).mean()
@@ -53,7 +53,7 @@ def negative_diversity(logits: Tensor) -> Tensor:
 @PARTS["objective"].register("information-maximization")
 @dataclass(frozen=True, kw_only=True)
 class InformationMaximization(Objective):
-    """Sure answers, and ``diversity`` times as much that they be different ones."""
+    """Confident predictions, and ``diversity`` times as much that they be different ones."""
 
     diversity: float = 1.0
 
@@ -61,7 +61,7 @@ class InformationMaximization(Objective):
         check_range(self, "diversity", low=0)
 
     def loss(self, state: Any, step: Step) -> Tensor:
-        """Entropy of each answer minus that of the mean answer."""
+        """Entropy of each prediction minus that of the mean prediction."""
         logits = step.student.logits
         return entropy(logits) + self.diversity * negative_diversity(logits)
 

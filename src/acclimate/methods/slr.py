@@ -1,6 +1,6 @@
 """SLR, confidence maximisation and input transformation (Mummadi et al. 2021).
 
-Entropy hardly pulls at images that are sure already. The log-likelihood ratio of a class against
+Entropy hardly moves images predicted with confidence. The log-likelihood ratio of a class against
 all others does: L = L_div + δ L_conf with, o being the logits, p their softmax and ĉ = argmax p,
 
     soft (SLR)    L_conf = -Σ_c p_c (o_c - log Σ_{j≠c} exp o_j)
@@ -14,13 +14,13 @@ the network sits a module that learns to undo the shift, the identity to begin w
     d(x) = γ · (τ x + (1 - τ) r(x)) + β
 
 Scale and shift of the normalisation layers learn with it, but those of the last stages: the ratios
-have no bound, and growing logits would lower the loss without any other answer. The paper freezes
+have no bound, and growing logits would lower the loss without other predictions. The paper freezes
 the top of each network; here it is the last quarter of the stages, as in SAR (layer4 of a ResNet).
 ``objective.labels=hard`` gives HLR; ``selector=early-affine`` leaves the module out.
 
 Defaults are the paper's for ImageNet: δ = 0.025, κ = 0.9, Adam at 0.0006, batches of 64.
 
-The model handed back has the module as ``acclimate_adapter``, called by a hook before the model's
+The model returned has the module as ``acclimate_adapter``, called by a hook before the model's
 own ``forward`` (that of its first link, if it is an ``nn.Sequential``); all other keys are those of
 the plain model. A wrapper would have changed every key and hidden the attributes of the model, and
 no weight of the network can take the module in.
@@ -97,7 +97,7 @@ class LikelihoodRatio(Objective):
 
 @dataclass
 class ClassShares:
-    """The running estimate of how often each class is answered; empty before the first batch."""
+    """The running estimate of how often each class is predicted; empty before the first batch."""
 
     probability: Tensor = field(default_factory=lambda: torch.zeros(0))
 
@@ -105,7 +105,7 @@ class ClassShares:
 @PARTS["regularizer"].register("diversity")
 @dataclass(frozen=True, kw_only=True)
 class Diversity(Regularizer):
-    """KL divergence of a running estimate of the answered classes from all being equally often."""
+    """KL divergence of a running estimate of the predicted classes from all being equally often."""
 
     weight: float = 1.0
     momentum: float = 0.9
@@ -115,7 +115,7 @@ class Diversity(Regularizer):
         check_range(self, "momentum", low=0, high=1, open_high=True)
 
     def prepare(self, learner: LearnerLike) -> ClassShares:
-        """Nothing answered yet."""
+        """Nothing predicted yet."""
         return ClassShares()
 
     def loss(self, state: ClassShares, step: Step) -> Tensor:
@@ -184,7 +184,7 @@ class InputState:
 class InputModule(EarlyAffine):
     """Scale and shift of the earlier normalisation layers, if any, and a new module before them.
 
-    ``channels`` is how many an image has; None asks the model's first convolution.
+    ``channels`` is how many an image has; None takes it from the model's first convolution.
     """
 
     changes_architecture = True
@@ -197,7 +197,7 @@ class InputModule(EarlyAffine):
         check_range(self, "channels", low=1)
 
     def check(self, model: nn.Module) -> None:
-        """Refuse a model whose images nobody knows."""
+        """Refuse a model whose number of channels is unknown."""
         self._channels(model)
 
     def names(self, model: nn.Module) -> list[str]:
@@ -246,7 +246,7 @@ class InputModule(EarlyAffine):
             if isinstance(module, nn.Conv2d):
                 return module.in_channels
         raise AcclimateError(
-            f"{type(model).__name__} has no convolution that tells how many channels an image has; "
+            f"{type(model).__name__} has no convolution that shows how many channels an image has; "
             "say it with selector.channels, or leave the module out with selector=early-affine"
         )
 

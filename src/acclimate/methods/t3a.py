@@ -2,12 +2,12 @@
 
 Every class k keeps a set of supports S_k, at first its own row of the classifier, w_k / |w_k|. An
 image with features f joins the set of the class the source's classifier gives it, as f / |f|; of
-each set only the M supports stay on which that classifier is surest, by entropy. The answer is
+each set only the M supports stay with the least entropy under that classifier. The logits are
 
     z_k = f . c_k,    c_k the mean of S_k,
 
 asked for after the batch has joined. The centroids are a linear classifier without a bias, and that
-is what the model handed back has.
+is what the returned model has.
 
 M (``supports``) is chosen from {1, 5, 20, 50, 100, all} per data set in the paper; 20 here. The
 statistics are the source's. Where the text and the published code differ, this follows the text:
@@ -33,14 +33,14 @@ from acclimate.parts.objectives import entropy
 from acclimate.parts.predictors import Predictor
 from acclimate.recipe import Recipe
 
-__all__ = ["T3A", "TemplateAdjustment", "surest"]
+__all__ = ["T3A", "TemplateAdjustment", "most_confident"]
 
 
-def surest(classes: Tensor, entropies: Tensor, *, per_class: int) -> Tensor:
+def most_confident(classes: Tensor, entropies: Tensor, *, per_class: int) -> Tensor:
     """Which entries are among the ``per_class`` of lowest entropy of their class: their indices.
 
     >>> classes, entropies = torch.tensor([0, 0, 1, 0]), torch.tensor([0.3, 0.1, 0.9, 0.2])
-    >>> surest(classes, entropies, per_class=2).sort().values
+    >>> most_confident(classes, entropies, per_class=2).sort().values
     tensor([1, 2, 3])
     """
     order = entropies.argsort(stable=True)
@@ -111,7 +111,7 @@ class TemplateAdjustment(Predictor):
         state.classes = torch.cat([state.classes, logits.argmax(dim=1)])
         state.entropies = torch.cat([state.entropies, entropy(logits)])
         if self.supports is not None:
-            kept = surest(state.classes, state.entropies, per_class=self.supports)
+            kept = most_confident(state.classes, state.entropies, per_class=self.supports)
             state.features, state.classes = state.features[kept], state.classes[kept]
             state.entropies = state.entropies[kept]
 

@@ -1,8 +1,8 @@
 """TENT, fully test-time adaptation by entropy minimisation (Wang et al., ICLR 2021).
 
 The entropy H(p) = -Σ_c p_c log p_c of the model's own prediction is minimised over scale and shift
-of the normalisation layers, which take their statistics from the batch at hand; every batch is
-answered before it is learnt from, and seen once.
+of the normalisation layers, which take their statistics from the current batch; every batch is
+predicted before it is learnt from, and seen once.
 
 Defaults are the paper's for ImageNet and a ResNet-50: SGD with momentum 0.9, rate 0.00025, batches
 of 64. On all other data sets it takes Adam at 0.001 and batches of 128: ``optimizer=adam

@@ -1,8 +1,8 @@
 """TTT: test-time training on rotations (Sun et al. 2020).
 
-A model that learnt its classes together with a second head, which tells by which quarter of a turn
-a picture was rotated, goes on learning that second task, which needs no labels, on the image it is
-asked about. With copies c_b(x) of an image, cropped, mirrored and turned by q_b quarters,
+A model that learnt its classes together with a second head, which predicts by which quarter of a
+turn an image was rotated, continues to learn that second task, which needs no labels, on the image
+to be predicted. With copies c_b(x) of an image, cropped, mirrored and turned by q_b quarters,
 
     L(x) = 1/B sum_b CE(head(f(c_b(x))), q_b)
 
@@ -12,13 +12,13 @@ trains such a model and writes its head beside it; without that head there is no
 Defaults of the paper: B = 32 copies, SGD at 0.001 without momentum or weight decay, ten steps on
 each image, which is then forgotten (``episode=image``). Its online version keeps what was learnt:
 ``episode=none epochs=1 batch_size=1``, one step at that rate for each image; larger batches take
-one step for all of their images, at a rate scaled with their size. The paper then answers after
+one step for all of their images, at a rate scaled with their size. The paper then predicts after
 the step (``Stream(..., predictions="after")``).
 
 What differs: the paper branches off in the middle of a ResNet with group norm. Here the second head
 is one linear layer on what the classifier is fed, so that any architecture can have one, and all
 below it is shared (the published code has this choice as its last layer). Batch norms keep the
-source's statistics. The published code moves the head as well unless told otherwise; the text, and
+source's statistics. The published code moves the head as well by default; the text, and
 this, only the features (``objective.learn_head``).
 """
 
@@ -50,7 +50,7 @@ QUARTERS = 4
 
 
 def turned(images: Tensor, quarters: Tensor) -> Tensor:
-    """Each picture turned by so many quarters of a circle.
+    """Each image turned by so many quarters of a circle.
 
     >>> turned(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([2]))
     tensor([[[[4, 3],
@@ -59,7 +59,7 @@ def turned(images: Tensor, quarters: Tensor) -> Tensor:
     height, width = sides(images)
     if height != width:
         raise AcclimateError(
-            f"expected square pictures to turn, got {height}×{width}; crop them to squares"
+            f"expected square images to turn, got {height}×{width}; crop them to squares"
         )
     turns = torch.stack([images.rot90(k, dims=(2, 3)) for k in range(QUARTERS)])
     return turns[quarters, torch.arange(len(images), device=images.device)]
@@ -80,7 +80,7 @@ class Rotation(Objective):
     """By how much were ``copies`` of each image turned?
 
     ``head`` is the safetensors file that pre-training wrote. Crops have an area of
-    ``smallest_crop`` and more of the picture: 0.7 is near what moving it by an eighth of its side
+    ``smallest_crop`` and more of the image: 0.7 is near what moving it by an eighth of its side
     leaves, the augmentation of the pre-training.
     """
 
@@ -133,10 +133,10 @@ class Rotation(Objective):
         return [turned(cropped, state._quarters)]
 
     def loss(self, state: RotationState, step: Step) -> Tensor:
-        """Cross-entropy of the head's answers, per image."""
-        answers = step.student_of(step.views[0]).projections
-        assert answers is not None
-        apart = F.cross_entropy(answers, state._quarters, reduction="none")
+        """Cross-entropy of the head's predictions, per image."""
+        predicted = step.student_of(step.views[0]).projections
+        assert predicted is not None
+        apart = F.cross_entropy(predicted, state._quarters, reduction="none")
         return apart.view(-1, self.copies).mean(dim=1)
 
 

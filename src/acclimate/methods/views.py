@@ -1,6 +1,6 @@
 """Random views of a batch for methods that compare them, on the batch's own device.
 
-A model's input is already normalised, and nothing here knows by what: pictures are moved, turned
+A model's input is already normalised, and nothing here knows by what: images are moved, turned
 and mirrored, and their light changes in units of their own spread, never in those of [0, 1].
 """
 
@@ -19,7 +19,7 @@ __all__ = ["Draws", "generator_on", "jittered", "lit", "moved", "random_crops", 
 
 
 def sides(images: Tensor) -> tuple[int, int]:
-    """Height and width of pictures; anything else has no views, and is refused.
+    """Height and width of images; anything else has no views, and is refused.
 
     >>> sides(torch.zeros(2, 3, 16, 8))
     (16, 8)
@@ -27,8 +27,8 @@ def sides(images: Tensor) -> tuple[int, int]:
     if images.ndim != 4:
         got = "×".join(map(str, images.shape))
         raise AcclimateError(
-            f"expected pictures as N×C×H×W to make other views of, got {got}; choose a recipe that "
-            "looks at the input alone, as tent, eata or shot-im"
+            f"expected images as N×C×H×W to make other views of, got {got}; choose a recipe that "
+            "takes the input unchanged: tent, eata or shot-im"
         )
     return images.shape[2], images.shape[3]
 
@@ -83,11 +83,11 @@ def generator_on(device: torch.device, *, seeded_by: torch.Generator) -> torch.G
 
 
 def jittered(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Pictures slightly turned, scaled, moved and mirrored, in another light, with some noise.
+    """Images slightly turned, scaled, moved and mirrored, in another light, with some noise.
 
     As Wang et al. (2022) draw them: up to 15 degrees, a tenth in size, a sixteenth of the side,
-    contrast by 0.7 to 1.3. Brightness changes by up to 0.8 and noise has 0.02 of the picture's own
-    standard deviation, which is what 0.4 and 0.005 are to a usual picture in [0, 1]; saturation,
+    contrast by 0.7 to 1.3. Brightness changes by up to 0.8 and noise has 0.02 of the image's own
+    standard deviation, which is what 0.4 and 0.005 are to a usual image in [0, 1]; saturation,
     hue and gamma need to know what white is, and stay.
 
     >>> jittered(torch.rand(2, 3, 8, 8), torch.Generator()).shape
@@ -98,7 +98,7 @@ def jittered(images: Tensor, generator: torch.Generator) -> Tensor:
     size = 1 + _uniform(n, generator, 0.1)
     mirror = torch.where(_uniform(n, generator, 1.0) < 0, -1.0, 1.0)
     cosine, sine = angle.cos() / size, angle.sin() / size
-    # Turned in pixels, whatever the picture's shape; the grid counts in halves of each side.
+    # Turned in pixels, whatever the image's shape; the grid counts in halves of each side.
     aspect = height / width
     across, down = (2 * _uniform(n, generator, 1 / 16) for _ in range(2))
     rows = [cosine * mirror, -sine * aspect, across, sine * mirror / aspect, cosine, down]
@@ -114,9 +114,9 @@ def lit(
     brightness: float,
     noise: float = 0.0,
 ) -> Tensor:
-    """Pictures in another light: contrast changed by a factor, brightness and noise added.
+    """Images in another light: contrast changed by a factor, brightness and noise added.
 
-    Brightness and noise are in units of each picture's own standard deviation.
+    Brightness and noise are in units of each image's own standard deviation.
 
     >>> torch.equal(lit(torch.ones(2, 3, 4, 4), torch.Generator(), contrast=0, brightness=1),
     ...             torch.ones(2, 3, 4, 4))
@@ -143,7 +143,7 @@ def moved(
     affine: float,
     pixels: float = 2.0,
 ) -> Tensor:
-    """Pictures moved by up to ``pixels``, mirrored if asked for, their axes bent by noise.
+    """Images moved by up to ``pixels``, mirrored with ``flip``, their axes bent by noise.
 
     The augmentation of self-ensembling (French et al. 2018).
 

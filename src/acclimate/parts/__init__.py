@@ -29,8 +29,8 @@ from acclimate.parts.objectives import (
     tempered_cross_entropy,
 )
 from acclimate.parts.optimizers import SGD, Adam, Optimizer
-from acclimate.parts.predictors import Predictor, Student, TeacherAnswers
-from acclimate.parts.regularizers import NoRegularizer, Regularizer, forget
+from acclimate.parts.predictors import Predictor, Student, TeacherPredictions
+from acclimate.parts.regularizers import NoRegularizer, Regularizer, reset_to_source
 from acclimate.parts.selectors import (
     Adapters,
     All,
@@ -82,11 +82,11 @@ __all__ = [
     "Step",
     "Student",
     "Teacher",
-    "TeacherAnswers",
+    "TeacherPredictions",
     "TeacherWeights",
     "check_range",
     "entropy",
-    "forget",
     "generalized_cross_entropy",
+    "reset_to_source",
     "tempered_cross_entropy",
 ]

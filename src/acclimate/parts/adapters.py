@@ -43,7 +43,7 @@ class BottleneckAdapter(nn.Module):
             nn.init.zeros_(zero)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the bottleneck's answer."""
+        """Add the bottleneck's output."""
         change: Tensor = self.up(nn.functional.gelu(self.down(x)))
         return x + change
 

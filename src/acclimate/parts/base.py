@@ -50,14 +50,14 @@ class Part:
     """Whether it learns from the images without gradients, so that a run must go through them."""
     steady: ClassVar[bool] = False
     """Whether each step is the same work on the device, with all that is remembered changed in
-    place and nothing read back: only then may a step be recorded and replayed. A class says so for
+    place and nothing read back: only then may a step be captured and replayed. A class says so for
     itself; what inherits from it must say so again."""
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model this part cannot work with (an AcclimateError with the reason)."""
 
     def prepare(self, learner: LearnerLike) -> Any:
-        """Before the first step: look at the model, build the state."""
+        """Before the first step: inspect the model, build the state."""
         return None
 
     def parameters(self, state: Any) -> Mapping[str, nn.Parameter]:
@@ -88,18 +88,18 @@ class Part:
         return None
 
     def update(self, state: Any, learner: LearnerLike, closure: Closure) -> Tensor | None:
-        """Move the parameters (asked of the optimiser); each ``closure()`` takes gradients anew."""
+        """Move the parameters (the optimiser only); each ``closure()`` takes gradients anew."""
         return None
 
     def after_step(self, state: Any, step: Step) -> None:
         """After the parameters moved (moving averages, queues, resets)."""
 
     def predict(self, state: Any, step: Step) -> Tensor | None:
-        """The answer in place of the student's logits."""
+        """The prediction in place of the student's logits."""
         return None
 
     def export(self, state: Any, learner: LearnerLike) -> None:
-        """When the plain model is handed back: write what it needs into it, or refuse."""
+        """When the plain model is returned: write what it needs into it, or refuse."""
 
 
 PARTS: dict[str, Registry[type[Part]]] = {

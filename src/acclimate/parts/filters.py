@@ -33,7 +33,7 @@ class Everything(Filter):
 @PARTS["filter"].register("confidence")
 @dataclass(frozen=True, kw_only=True)
 class Confidence(Filter):
-    """Images whose teacher is surer than a threshold: max_j p^t(j|x) > threshold."""
+    """Images whose teacher is more confident than a threshold: max_j p^t(j|x) > threshold."""
 
     threshold: float = 0.5
 
@@ -41,9 +41,9 @@ class Confidence(Filter):
         check_range(self, "threshold", low=0, high=1)
 
     def weights(self, state: Any, step: Step) -> Tensor:
-        """1 for the sure, 0 for the rest."""
-        sure = step.teacher.logits.detach().softmax(dim=1).amax(dim=1)
-        return (sure > self.threshold).to(sure.dtype)
+        """1 for the confident, 0 for the rest."""
+        confidence = step.teacher.logits.detach().softmax(dim=1).amax(dim=1)
+        return (confidence > self.threshold).to(confidence.dtype)
 
 
 @PARTS["filter"].register("entropy-margin")
@@ -63,7 +63,7 @@ class EntropyMargin(Filter):
 
     def reliable(self, logits: Tensor) -> Tensor:
         """Which images are below the margin."""
-        # What is not a number counts, or the guard would never hear of it.
+        # NaN counts, or the guard would never see it.
         return ~(entropy(logits) >= self.threshold(logits))
 
     def threshold(self, logits: Tensor) -> float:
@@ -72,8 +72,8 @@ class EntropyMargin(Filter):
 
 
 @dataclass
-class MeanAnswer:
-    """The moving average of the answers to the images that counted; empty before the first."""
+class MeanPrediction:
+    """The moving average of the predictions that counted; empty before the first."""
 
     probability: Tensor = field(default_factory=lambda: torch.zeros(0))
 
@@ -81,7 +81,7 @@ class MeanAnswer:
 @PARTS["filter"].register("reliable-diverse")
 @dataclass(frozen=True, kw_only=True)
 class ReliableDiverse(EntropyMargin):
-    """Reliable images whose answer is unlike the average so far, the sure ones counting more.
+    """Reliable images unlike the average prediction so far, the confident ones counting more.
 
     An image counts exp(margin - entropy) if its entropy is below the margin (``margin`` · log C)
     and the cosine between its probabilities and their moving average is below ``max_similarity``.
@@ -97,11 +97,11 @@ class ReliableDiverse(EntropyMargin):
         check_range(self, "max_similarity", low=0, high=1)
         check_range(self, "momentum", low=0, high=1)
 
-    def prepare(self, learner: LearnerLike) -> MeanAnswer:
+    def prepare(self, learner: LearnerLike) -> MeanPrediction:
         """Nothing seen yet."""
-        return MeanAnswer()
+        return MeanPrediction()
 
-    def weights(self, state: MeanAnswer, step: Step) -> Tensor:
+    def weights(self, state: MeanPrediction, step: Step) -> Tensor:
         """exp(margin - entropy) for the reliable that bring something new, 0 for the rest."""
         logits = step.student.logits.detach()
         probability, counts = logits.softmax(dim=1), self.reliable(logits)
@@ -109,11 +109,11 @@ class ReliableDiverse(EntropyMargin):
             alike = F.cosine_similarity(probability, state.probability[None], dim=1)
             counts = counts & ~(alike >= self.similarity(logits.shape[1]))
         self._remember(state, probability, counts)
-        sure = (self.threshold(logits) - entropy(logits)).exp()
-        return torch.where(counts, sure, 0.0)
+        weights = (self.threshold(logits) - entropy(logits)).exp()
+        return torch.where(counts, weights, 0.0)
 
     def similarity(self, classes: int) -> float:
-        """How alike the average an answer may be.
+        """How alike the average a prediction may be.
 
         >>> [round(ReliableDiverse().similarity(classes), 3) for classes in (2, 10, 100, 1000)]
         [0.827, 0.4, 0.141, 0.05]
@@ -122,7 +122,7 @@ class ReliableDiverse(EntropyMargin):
             return self.max_similarity
         return min(1.0, 0.4 * math.pow(10 / max(classes, 1), math.log10(8) / 2))
 
-    def _remember(self, state: MeanAnswer, probability: Tensor, counts: Tensor) -> None:
+    def _remember(self, state: MeanPrediction, probability: Tensor, counts: Tensor) -> None:
         chosen = int(parallel.summed(counts.sum()))
         if not chosen:
             return

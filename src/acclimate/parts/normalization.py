@@ -41,7 +41,7 @@ class Normalization(Part, ABC):
 
     adapts: ClassVar[bool] = True
     exports: ClassVar[bool] = True
-    """Whether batch norm as it is, with other statistics, does the same."""
+    """Whether plain batch norm, with other statistics, does the same."""
 
     @abstractmethod
     def batch_weight(self, images: int) -> float:
@@ -56,7 +56,7 @@ class Normalization(Part, ABC):
         state.use(self.batch_weight(images))
 
     def export_weight(self, batch_size: int) -> float:
-        """The share of the target's pooled statistics in the model that is handed back."""
+        """The share of the target's pooled statistics in the model that is returned."""
         return self.batch_weight(batch_size)
 
     def settling_passes(self, batches: int) -> int:
@@ -81,7 +81,7 @@ class Source(Normalization):
 @PARTS["normalization"].register("batch")
 @dataclass(frozen=True, kw_only=True)
 class BatchStatistics(Normalization):
-    """The statistics of the batch at hand.
+    """The statistics of the current batch.
 
     One image has none worth the name: a batch of one is normalised with a mixture of its own and
     the source's statistics, the latter counting as 16 images.
@@ -127,7 +127,7 @@ class Mixture(Normalization):
 class Running(Normalization):
     """A running estimate that starts at the source and moves towards each batch by ``momentum``.
 
-    ``adapt`` lets it settle on the images before anything is learnt; the model that is handed back
+    ``adapt`` lets it settle on the images before anything is learnt; the model that is returned
     holds the estimate itself.
     """
 

@@ -21,7 +21,7 @@ class Optimizer(Part, ABC):
     """How the parameters move.
 
     ``lr`` holds at the recipe's own batch size and is scaled linearly from there; None leaves it to
-    the presets (see :mod:`acclimate.presets`), or 1e-3 where those are not asked.
+    the presets (see :mod:`acclimate.presets`), or 1e-3 where those are not used.
     """
 
     lr: float | None = None
@@ -97,6 +97,6 @@ class Adam(Optimizer):
             lr=lr,
             betas=(self.beta1, self.beta2),
             weight_decay=self.weight_decay,
-            # It counts its steps on the device, where a recording can find them.
+            # It counts its steps on the device, where a captured step finds them.
             capturable=bool(learning) and all(p.is_cuda for p in learning),
         )

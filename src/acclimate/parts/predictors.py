@@ -1,4 +1,4 @@
-"""Who answers."""
+"""Who predicts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from acclimate.errors import AcclimateError
 from acclimate.parts.base import PARTS, LearnerLike, Part, Step
 from acclimate.parts.teachers import Teacher
 
-__all__ = ["Predictor", "Student", "TeacherAnswers"]
+__all__ = ["Predictor", "Student", "TeacherPredictions"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predictor(Part):
-    """Who answers, and how.
+    """Who predicts, and how.
 
-    Subclasses write ``predict``. Those whose answers a plain model can give write that model in
-    ``export``; the others set ``exports = False``, and ``adapt`` takes the answers from them.
+    Subclasses write ``predict``. Those whose predictions a plain model can make write that model in
+    ``export``; the others set ``exports = False``, and ``adapt`` takes the predictions from them.
     """
 
     exports: ClassVar[bool] = True
@@ -35,11 +35,11 @@ class Student(Predictor):
 
 @PARTS["predictor"].register("teacher")
 @dataclass(frozen=True, kw_only=True)
-class TeacherAnswers(Predictor):
-    """The teacher, which is also the model that is handed back."""
+class TeacherPredictions(Predictor):
+    """The teacher, which is also the model that is returned."""
 
     def prepare(self, learner: LearnerLike) -> None:
-        """Refuse a recipe that has no teacher to ask."""
+        """Refuse a recipe that has no teacher."""
         if "teacher" not in learner.states:
             raise AcclimateError(
                 "the recipe learns nothing, so it has no teacher to predict with; "

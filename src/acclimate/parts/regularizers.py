@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from acclimate.parts.base import PARTS, LearnerLike, Part
 
-__all__ = ["NoRegularizer", "Regularizer", "forget"]
+__all__ = ["NoRegularizer", "Regularizer", "reset_to_source"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +22,12 @@ class NoRegularizer(Regularizer):
     steady = True
 
 
-def forget(learner: LearnerLike) -> None:
+def reset_to_source(learner: LearnerLike) -> None:
     """Back to the source: parameters, the optimiser's moments, and what was remembered for them."""
     learner.restore_source()
     learner.states["optimizer"].state.clear()
     learner.statistics.release()
-    # Only what it remembers: pools and recordings know the control itself.
+    # Only what it remembers: pools and captured graphs hold the control itself.
     learner.statistics.running = learner.parts["normalization"].prepare(learner).running
     for slot in ("teacher", "filter"):
         learner.states[slot] = learner.parts[slot].prepare(learner)

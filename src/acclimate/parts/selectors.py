@@ -126,7 +126,7 @@ class Backbone(Selector):
 class Adapters(Selector):
     """New bottlenecks after each attention and MLP sublayer (Houlsby et al. 2019), and the norms.
 
-    The model handed back keeps its own keys and has the adapters' beside them.
+    The model that is returned keeps its own keys and has the adapters' beside them.
     """
 
     steady = True

@@ -34,7 +34,7 @@ def batch_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def per_channel(values: Tensor, like: Tensor) -> Tensor:
-    """Values by channel, shaped to work on pictures or features like these."""
+    """Values by channel, shaped to work on images or features like these."""
     return values.view(1, -1, *([1] * (like.ndim - 2)))
 
 
@@ -42,7 +42,7 @@ class StatisticsPool:
     """Mean and variance of each layer's input over many batches, pooled as if they were one.
 
     Gathers until :meth:`close`; ``counting`` says which part of an input counts. ``totals`` are
-    tensors to add up in, kept from pool to pool: a recorded forward pass knows them by address.
+    tensors to add up in, kept from pool to pool: a captured forward pass knows them by address.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class StatisticsPool:
 
 
 class _Gather:
-    """A hook on a layer that adds what passes it to a pool; who has the statistics tells them."""
+    """A hook on a layer that adds what passes it to a pool; a fused layer passes its statistics."""
 
     steady = True  # it looks, and adds up in place
 
@@ -131,7 +131,7 @@ def _add(total: Tensor, mean: Tensor, var: Tensor, count: int) -> None:
 def _statistics_of_all(x: Tensor) -> tuple[Tensor, Tensor]:
     """The same over what all processes have of the batch, however many images each has.
 
-    Counts, means and squared distances are told in one go and combined as by Chan et al. (1979):
+    Counts, means and squared distances are exchanged at once and combined as by Chan et al. (1979):
     as exact as two passes, where a sum of squares would lose its digits.
     """
     dims = [0, *range(2, x.ndim)]
@@ -181,7 +181,7 @@ class StatisticsControl:
 
     @property
     def setting(self) -> tuple[float, bool, bool] | None:
-        """How the layers are set: what tells one kind of forward pass from another."""
+        """How the layers are set: what distinguishes one kind of forward pass from another."""
         return self._setting
 
     def use(self, weight: float, *, update_running: bool = False) -> None:

@@ -19,7 +19,7 @@ class TeacherWeights:
     """The teacher's own values of the parameters that learn."""
 
     tensors: dict[str, Tensor]
-    restored_in_place: ClassVar[bool] = True  # recorded forward passes know them by address
+    restored_in_place: ClassVar[bool] = True  # captured forward passes know them by address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Teacher(Part):
     """Who labels."""
 
     def outputs(self, state: Any, step: Step, images: Tensor) -> Outputs:
-        """The teacher's answer: a forward pass with the teacher's weights, without gradients."""
+        """The teacher's prediction: a forward pass with its own weights, without gradients."""
         with torch.no_grad():
             return step.learner.forward(images, weights=state.tensors, learning=False)
 
@@ -46,7 +46,7 @@ class Instant(Teacher):
     steady = True
 
     def outputs(self, state: Any, step: Step, images: Tensor) -> Outputs:
-        """The student's own answer."""
+        """The student's own prediction."""
         return step.student_of(images)
 
     def take_over(self, state: Any, learner: LearnerLike) -> None:

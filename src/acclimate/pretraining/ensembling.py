@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.errors import AcclimateError
-from acclimate.methods.self_ensembling import disagreement, sure, unevenness
+from acclimate.methods.self_ensembling import confident, disagreement, unevenness
 from acclimate.methods.views import moved
 from acclimate.parts.base import check_range
 from acclimate.pretraining.augment import relit
@@ -97,7 +97,7 @@ class SelfEnsembling(Method):
             level = math.exp(-5 * (1 - min(1.0, 2 * progress)) ** 2)
             counts = torch.full_like(teacher[:, 0], level)
         else:
-            counts = sure(teacher, self.confidence)
+            counts = confident(teacher, self.confidence)
         return counts, counts.mean()
 
     def _input(self, images: Tensor, batch: Batch) -> Tensor:
