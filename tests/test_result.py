@@ -29,7 +29,7 @@ from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError
 from acclimate.guard.verdict import Verdict
 from acclimate.models.networks.digits import load_digits_model
-from acclimate.result import AdaptationResult
+from acclimate.result import AdaptationResult, RunRecord
 
 IMAGES = digits("held-out", shifted=True)[0][:100]
 FILES = ["history.json", "model.safetensors", "predictions.csv", "run.json", "summary.json"]
@@ -129,6 +129,28 @@ def test_notebooks_get_a_small_escaped_table(result):
     assert table.startswith("<table>")
     assert table.count("<tr>") == 5
     assert "neutral: a &lt; b &amp; &lt;script&gt;" in table
+
+
+def test_the_record_of_a_run_has_the_keys_that_folders_have(result):
+    plain = result.record.to_dict()
+    assert list(plain) == [
+        "model", "weights", "recipe", "images", "count", "shift", "preprocessing", "batch_size",
+        "seed", "guard", "keep", "score", "device", "speed", "versions", "acceleration",
+    ]  # fmt: skip
+    assert list(plain["guard"]) == [
+        "action", "check_every", "min_diversity", "max_drift", "max_flips",
+    ]  # fmt: skip
+    assert RunRecord.from_dict(json.loads(json.dumps(plain))) == result.record
+    assert "acceleration" not in replace(result.record, acceleration=None).to_dict()
+
+
+def test_a_record_of_another_kind_is_refused_with_its_folder(result, tmp_path):
+    result.save(tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary["run"]["colour"] = "red"
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(AcclimateError, match=r"does not hold a finished result: .*colour"):
+        AdaptationResult.load(tmp_path, load_digits_model().model)
 
 
 def test_what_was_saved_loads_again(result, tmp_path):

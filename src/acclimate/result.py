@@ -234,9 +234,9 @@ class AdaptationResult:
             summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
             text = (folder / PREDICTIONS).read_text(encoding="utf-8", errors="surrogateescape")
             rows = list(csv.DictReader(io.StringIO(text, newline="")))
-        except (OSError, ValueError, KeyError) as error:
+            record = RunRecord.from_dict(summary["run"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise AcclimateError(f"{folder} does not hold a finished result: {error}") from error
-        record = RunRecord.from_dict(summary["run"])
         if any(NAME in key.split(".") for key in tensors):
             record.recipe.selector.extend(model, torch.Generator())
         _fill(model, tensors, folder)
