@@ -8,9 +8,10 @@ import torch
 
 import acclimate
 from acclimate.data import Preprocessing, open_images
-from acclimate.demo import digits, load_digits_model
+from acclimate.data.digits import digits
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import LoadedModel
+from acclimate.models.networks.digits import load_digits_model
 from acclimate.stream import Stream
 from nets import CLASSES, bn_net, images
 

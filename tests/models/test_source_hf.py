@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,16 @@ def test_another_kind_of_model_is_refused(transformers: Any, tmp_path: Path) -> 
     transformers.BertModel(config).save_pretrained(tmp_path)
     with pytest.raises(AcclimateError, match="not an image classifier"):
         load(f"hf:{tmp_path}")
+
+
+def test_code_of_a_repository_is_never_run(transformers: Any, tmp_path: Path) -> None:
+    mine = {"model_type": "mine", "auto_map": {"AutoConfig": "code_for_test.Mine"}}
+    (tmp_path / "config.json").write_text(json.dumps(mine))
+    ran = tmp_path / "ran"
+    (tmp_path / "code_for_test.py").write_text(f"open({str(ran)!r}, 'w')\nclass Mine: ...\n")
+    with pytest.raises(AcclimateError, match=r"code of its own, which is never run.*py:package"):
+        load(f"hf:{tmp_path}")
+    assert not ran.exists()
 
 
 def test_a_folder_or_name_that_is_not_there(

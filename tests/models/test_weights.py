@@ -285,3 +285,16 @@ def test_nothing_hidden_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(AcclimateError):
         load_weights("net.pth")
     assert not (tmp_path / "trap-was-sprung").exists()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_file_cut_anywhere(zipped, tmp_path):
+    whole, cut = tmp_path / "whole.pt", tmp_path / "cut.pt"
+    tensors = {"a": torch.randn(3, 4), "b": torch.arange(5)}
+    torch.save(tensors, whole, _use_new_zipfile_serialization=zipped)
+    data = whole.read_bytes()
+    for length in range(1, len(data), max(1, len(data) // 80)):
+        cut.write_bytes(data[:length])
+        with pytest.raises(AcclimateError, match=r"cut\.pt"):
+            load_weights(cut)
+    assert torch.equal(load_weights(whole)["b"], tensors["b"])

@@ -175,6 +175,11 @@ def _config(transformers: Any, request: Request, options: Mapping[str, bool], *,
         with kept_offline(when=local):
             return transformers.AutoConfig.from_pretrained(request.name, **options)
     except (OSError, ValueError) as error:
+        if "trust_remote_code" in str(error):
+            raise AcclimateError(
+                f"{request.spec} brings Python code of its own, which is never run; to use code "
+                "you trust, write a function that makes the model: py:package.module:function"
+            ) from error
         if not local or _is_folder(request):
             raise unreachable(request, "the config.json", error) from error
         raise AcclimateError(

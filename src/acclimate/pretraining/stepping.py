@@ -17,37 +17,7 @@ from acclimate.pretraining.data import Examples
 from acclimate.pretraining.methods import Batch, Method
 from acclimate.pretraining.plan import Plan
 
-__all__ = ["Stepper", "Tap", "learning_rate", "make_optimizer", "output_count"]
-
-
-class Tap:
-    """The classifier's input in the last forward pass; nothing without a classifier.
-
-    >>> import torch
-    >>> layer = nn.Linear(4, 2)
-    >>> tap = Tap(layer)
-    >>> tap.features(layer(torch.zeros(3, 4))).shape
-    torch.Size([3, 4])
-    """
-
-    def __init__(self, classifier: nn.Module | None) -> None:
-        self._fed: Tensor | None = None
-        self._hook = (
-            None if classifier is None else classifier.register_forward_pre_hook(self._keep)
-        )
-
-    def _keep(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        self._fed = inputs[0].flatten(1)
-
-    def features(self, logits: Tensor) -> Tensor:
-        """N × features; N × 0 where they are not tapped."""
-        return logits[:, :0] if self._fed is None else self._fed
-
-    def remove(self) -> None:
-        """Leave the model as it was."""
-        self._fed = None
-        if self._hook is not None:
-            self._hook.remove()
+__all__ = ["Stepper", "learning_rate", "output_count"]
 
 
 def make_optimizer(model: nn.Module, plan: Plan) -> torch.optim.Optimizer:
@@ -122,7 +92,8 @@ class Stepper:
         self.heads = method.heads(self.model, features).to(device)
         has_heads = any(True for _ in self.heads.parameters())
         # Before the first call of a compiled model, which looks for hooks only then.
-        self._tap = Tap(classifier if has_heads else None)
+        self._fed: Tensor | None = None
+        self._hook = classifier.register_forward_pre_hook(self._keep_fed) if has_heads else None
         self._called: Callable[[Tensor], Any] = self.model
         if compiled:
             how: dict[str, Any] = {"backend": compiled} if isinstance(compiled, str) else {}
@@ -158,12 +129,17 @@ class Stepper:
 
     def release(self) -> None:
         """Leave the model as a plain one, ready to be used."""
-        self._tap.remove()
+        if self._hook is not None:
+            self._hook.remove()
         self.model.eval()
 
     def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and features; N × 0 features where no head needs any."""
         logits = logits_of(self._called(images))
-        return logits, self._tap.features(logits)
+        return logits, logits[:, :0] if self._fed is None else self._fed
+
+    def _keep_fed(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._fed = inputs[0].flatten(1)
 
     def _draw_target(self, count: int) -> Tensor | None:
         target = self._target

@@ -6,6 +6,8 @@ are, and this package's load there.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,20 +37,6 @@ class _Attention(nn.Module):
         return out
 
 
-class _Mlp(nn.Module):
-    """Two layers, four times as wide between them."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(width, 4 * width)
-        self.fc2 = nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Token by token."""
-        out: Tensor = self.fc2(F.gelu(self.fc1(x)))
-        return out
-
-
 class _Block(nn.Module):
     """Attention, then an MLP, each added to its input and fed a normalised copy of it."""
 
@@ -57,25 +45,13 @@ class _Block(nn.Module):
         self.norm1 = nn.LayerNorm(width, eps=_EPSILON)
         self.attn = _Attention(width, heads)
         self.norm2 = nn.LayerNorm(width, eps=_EPSILON)
-        self.mlp = _Mlp(width)
+        fc1, fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mlp = nn.Sequential(OrderedDict(fc1=fc1, act=nn.GELU(), fc2=fc2))
 
     def forward(self, x: Tensor) -> Tensor:
         """The two sums."""
         x = x + self.attn(self.norm1(x))
         out: Tensor = x + self.mlp(self.norm2(x))
-        return out
-
-
-class _Patches(nn.Module):
-    """A token for every patch, row by row."""
-
-    def __init__(self, channels: int, width: int, patch: int) -> None:
-        super().__init__()
-        self.proj = nn.Conv2d(channels, width, patch, stride=patch)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """N × width × rows × columns."""
-        out: Tensor = self.proj(x)
         return out
 
 
@@ -110,7 +86,8 @@ class VisionTransformer(nn.Module):
                 f"size {size}, patch {patch}, width {width}, heads {heads}"
             )
         self.patch, self.side = patch, size // patch
-        self.patch_embed = _Patches(channels, width, patch)
+        patches = nn.Conv2d(channels, width, patch, stride=patch)
+        self.patch_embed = nn.Sequential(OrderedDict(proj=patches))
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
         self.pos_embed = nn.Parameter(torch.zeros(1, 1 + self.side**2, width))
         self.blocks = nn.Sequential(*(_Block(width, heads) for _ in range(depth)))
