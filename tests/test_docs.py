@@ -251,8 +251,8 @@ def test_the_readme_says_where_learning_gains_nothing():
     readme = words_of("README.md")
     number = r"([\d.]+)"
     words = f"leave {number} % wrong, `ent` ends at {number} % and `rpl` at {number}"
-    said = re.search(words, readme)
-    for shown, recipe in zip(said.groups(), ("bn", "ent", "rpl"), strict=True):
+    found = re.search(words, readme)
+    for shown, recipe in zip(found.groups(), ("bn", "ent", "rpl"), strict=True):
         assert float(shown) == pytest.approx(worst[recipe][0], abs=0.051)
 
 
@@ -298,3 +298,18 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         if not target.startswith("http"):
             assert ((ROOT / page).parent / target).exists(), target
+
+
+PAGES = [ROOT / "README.md", ROOT / "benchmarks/NOTES.md", *(ROOT / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_scripts_and_results_that_are_named_exist(page):
+    for name in re.findall(
+        r"(?<!data/)benchmarks/[\w/-]+\.(?:py|json|yaml|md)\b", page.read_text()
+    ):
+        assert (ROOT / name).is_file(), name
+    for script, command in re.findall(r"benchmarks/(\w+\.py) ([a-z]+)\b", page.read_text()):
+        text = (ROOT / "benchmarks" / script).read_text()
+        if "add_subparsers" in text:
+            assert re.search(rf"{script} {command}\b", text), command

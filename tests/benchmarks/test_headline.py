@@ -151,17 +151,17 @@ def test_a_mean_over_less_says_so():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"options": {"epochs": 2}}, "expected one setting of ent"),
         ({}, "expected each run once"),
         ({"corruption": "spatter"}, "expected test corruptions"),
     ],
 )
-def test_what_must_not_be_averaged(change, said):
+def test_what_must_not_be_averaged(change, message):
     rows = results()
     more = next(row for row in rows if row["recipe"] == "ent")
-    with pytest.raises(page_tables.TableError, match=said):
+    with pytest.raises(page_tables.TableError, match=message):
         page_tables.headline([*rows, {**more, **change}])
 
 

@@ -44,12 +44,12 @@ def test_a_row_restores_the_result_under_the_key_of_its_job(tmp_path: Path) -> N
     weights = tmp_path / "net.safetensors"
     weights.write_bytes(b"any")
     for made in (result(), result(images=50), result(forgetting=True), result(weights=weights)):
-        kept = json.loads(json.dumps(measure.row(made)))
+        row = json.loads(json.dumps(measure.row(made)))
         weights.unlink(missing_ok=True)  # known by their content from now on
-        again = measure.restored(kept)
-        assert again.key == made.key == measure.identity(kept)
-        assert measure.row(again) == kept
-        assert str(tmp_path) not in json.dumps(kept)
+        again = measure.restored(row)
+        assert again.key == made.key == measure.identity(row)
+        assert measure.row(again) == row
+        assert str(tmp_path) not in json.dumps(row)
         weights.write_bytes(b"any")
 
 

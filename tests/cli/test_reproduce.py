@@ -42,7 +42,7 @@ def test_the_list_has_a_line_for_each_table(capfd):
 
 def test_the_list_knows_what_is_available(capfd):
     found = None
-    for root in ("cifar10=cifar", "cifar"):  # said, or looked for
+    for root in ("cifar10=cifar", "cifar"):  # named, or looked for
         given = ["--root", root, "--incomplete"]
         assert reproduce("tbl:groupnorm", "--list", *given, "--json") == 0
         before, (found,) = found, json.loads(capfd.readouterr().out)

@@ -1,4 +1,4 @@
-"""What is missing for a cell, said so that one can get it."""
+"""What is missing for a cell, and how to get it."""
 
 from __future__ import annotations
 

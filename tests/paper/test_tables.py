@@ -81,15 +81,6 @@ def test_only_the_wilds_table_has_a_label_of_ours():
     assert [t.label for t in ALL if t.unlabelled] == ["tbl:wilds"]
 
 
-def test_a_second_label_finds_the_table_too():
-    assert find_table("tab:my_label").label == "tbl:app-bit-tuning"
-
-
-def test_an_unknown_label_is_refused_with_the_nearest():
-    with pytest.raises(AcclimateError, match="did you mean 'tbl:table-1'"):
-        find_table("tbl:table-11")
-
-
 @pytest.mark.parametrize("table", ALL, ids=lambda table: table.label)
 def test_its_cells_are_complete(table):
     places = [(cell.row, cell.column) for cell in table.cells]
@@ -287,3 +278,33 @@ def test_every_file_is_read_and_no_line_is_hard_to_read():
     for path in folder.glob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))
         assert max(len(line) for line in path.read_text(encoding="utf-8").splitlines()) < 700, path
+
+
+def labels(name: str) -> list[str]:
+    return [table.label for table in find_tables(name)]
+
+
+def test_a_label_with_or_without_its_prefix():
+    assert labels("tbl:table-2") == labels("table-2") == ["tbl:table-2"]
+    assert labels("learning_rate") == ["learning_rate"]
+
+
+@pytest.mark.parametrize("table", ALL, ids=lambda table: table.label)
+def test_every_label_is_found(table):
+    assert labels(table.label) == [table.label]
+
+
+def test_an_alias_is_the_table():
+    assert labels("tab:my_label") == labels("my_label") == ["tbl:app-bit-tuning"]
+
+
+def test_wildcards():
+    assert labels("*bit*") == ["tbl:app-bit-tuning", "tbl:app-bit-final"]
+    assert len(labels("*")) == 50
+
+
+def test_a_wrong_name_is_refused_with_the_nearest():
+    with pytest.raises(AcclimateError, match="did you mean 'tbl:groupnorm'"):
+        find_tables("tbl:gruopnorm")
+    with pytest.raises(AcclimateError, match="did you mean 'groupnorm'"):
+        find_tables("groupnrom")

@@ -107,8 +107,8 @@ def test_robust_labels_are_cross_entropy_of_a_sharper_teacher(q):
 def test_the_rule_for_robust_labels():
     assert not will_collapse(1.0, 0.0, True, q=0.8)  # the paper's: hard labels
     assert not will_collapse(0.01, 100.0, True, q=1.0)
-    answer = will_collapse(0.1, 1.0, True, q=0.8)
-    assert "need τs > (1 - q) τt: τs = 0.1 is below (1 - q) τt = 0.2" in answer.reason
+    found = will_collapse(0.1, 1.0, True, q=0.8)
+    assert "need τs > (1 - q) τt: τs = 0.1 is below (1 - q) τt = 0.2" in found.reason
     assert will_collapse(0.1, 1.0, True, q=None).reason == will_collapse(0.1, 1.0, True).reason
     for wrong in (-0.1, 1.1):
         with pytest.raises(AcclimateError, match="q in"):

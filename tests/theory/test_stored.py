@@ -29,9 +29,9 @@ def test_the_edge_is_where_it_was_claimed():
 def test_the_table_of_learning_rates():
     for figure, methods in STORED["figures"].items():
         row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{figure}` ("))
-        told = [cell.strip() for cell in row.split("|")[2:-1]]
+        shown = [cell.strip() for cell in row.split("|")[2:-1]]
         spans = [r["within one cell for tau_t"] for rows in methods.values() for r in rows]
-        for words, span in zip(told, spans, strict=True):
+        for words, span in zip(shown, spans, strict=True):
             assert (words == "none") is (span is None)
             if span is not None:
                 assert [float(t) for t in words.split(" – ")] == pytest.approx(span, rel=0.02)

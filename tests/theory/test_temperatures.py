@@ -109,8 +109,8 @@ def test_what_the_page_says_of_the_start():
 def test_what_the_page_says_of_the_network_on_few_images():
     for shift in START["shifts"]:
         runs = [run for run in START["network"] if run["shift"] == shift]
-        told = ", ".join(f"{run['size']:.2f}" for run in runs[:4])
-        assert told in WORDS
+        sizes = ", ".join(f"{run['size']:.2f}" for run in runs[:4])
+        assert sizes in WORDS
         assert runs[4]["size"] == pytest.approx(
             runs[1]["size"], abs=0.005
         )  # lr/τs as in the second
