@@ -14,7 +14,7 @@ import torch
 from acclimate.acceleration import EXACT
 from acclimate.bench import Job, Plan, Result, Store
 from acclimate.bench.images import ImageCache
-from acclimate.bench.job import Setting
+from acclimate.bench.job import ImageOrder
 from acclimate.bench.streaming import stream_order
 from acclimate.bench.worker import Worker
 from acclimate.cli import main
@@ -52,8 +52,8 @@ def run(worker: Worker, setting: str, *, shift: str, recipe: str = "ent", **chan
 
 
 def test_a_setting_is_a_word_and_correlated_labels_take_a_number() -> None:
-    assert Setting.parse("correlated:0.5").concentration == 0.5
-    assert str(Setting.parse("mixed")) == "mixed"
+    assert ImageOrder.parse("correlated:0.5").concentration == 0.5
+    assert str(ImageOrder.parse("mixed")) == "mixed"
     for word, why in [
         ("continuous", "did you mean"),
         ("mixed:2", "takes no number"),
@@ -61,7 +61,7 @@ def test_a_setting_is_a_word_and_correlated_labels_take_a_number() -> None:
         ("correlated:many", "concentration > 0"),
     ]:
         with pytest.raises(AcclimateError, match=why):
-            Setting.parse(word)
+            ImageOrder.parse(word)
 
 
 def test_the_usual_setting_is_the_same_job_by_any_name() -> None:
@@ -128,7 +128,7 @@ def test_a_continual_stream_is_what_a_stream_does_by_hand(worker, roots) -> None
     options = {"epochs": 1, "optimizer.lr": 0.01}
     stream = Stream(copy_model(loaded.model), "ent", options=options, guard="observe", seed=2)
     wrong = torch.zeros(len(DEV) * 160, dtype=torch.bool)
-    order = stream_order(Setting("continual"), [160] * len(DEV), labels, seed=2)
+    order = stream_order(ImageOrder("continual"), [160] * len(DEV), labels, seed=2)
     for chosen in order.split(128):
         wrong[chosen] = stream(inputs[chosen]).argmax(dim=1) != labels[chosen]
     assert record["errors"]["online"] == pytest.approx(100 * wrong.double().mean().item())
@@ -188,7 +188,7 @@ def test_what_the_guard_sees_is_written_down_and_changes_nothing(worker, roots) 
     options = {**far, "batch_size": 8}
     stream = Stream(copy_model(loaded.model), "ent", options=options, guard="off")
     wrong = 0
-    for chosen in stream_order(Setting("online"), [160], None, seed=0).split(8):
+    for chosen in stream_order(ImageOrder("online"), [160], None, seed=0).split(8):
         logits = stream(loaded.preprocessing.normalize(clean.read(chosen)))
         wrong += int((logits.argmax(dim=1) != clean.labels[chosen]).sum())
     assert record["wrong"] == wrong

@@ -259,3 +259,18 @@ def test_a_pivot_of_many_results_is_quick(store):
     started = time.perf_counter()
     assert pivot(store.select(needed("error")), rows=["recipe"]).cell(("ent",)).seeds == 1000
     assert time.perf_counter() - started < 5  # generous: machines that run tests are busy
+
+
+def test_a_data_frame_has_a_row_for_each_result(tmp_path):
+    pytest.importorskip("pandas")
+    store = Store(tmp_path / "results.db")
+    store.add_all([result(error=20.0), result(error=30.0, recipe="rpl"), result(seed=1)])
+    frame = store.to_pandas(conditions(["seed=0"]))
+    assert dict(zip(frame["recipe"], frame["error"], strict=True)) == {"ent": 20.0, "rpl": 30.0}
+    assert {"severity", "corruption", "group", "options"} <= set(frame.columns)
+
+
+def test_without_pandas_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(AcclimateError, match=r"pip install 'acclimate\[tables\]'"):
+        Store(tmp_path / "results.db").to_pandas()

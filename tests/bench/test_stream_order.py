@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 import torch
 
-from acclimate.bench.job import Setting
+from acclimate.bench.job import ImageOrder
 from acclimate.bench.streaming import correlated_order, stream_order
 from acclimate.errors import AcclimateError
 
 
 def test_images_come_shift_by_shift_or_mixed_and_each_once() -> None:
     sizes = [30, 20, 50]
-    in_turn = stream_order(Setting("continual"), sizes, None, seed=1)
+    in_turn = stream_order(ImageOrder("continual"), sizes, None, seed=1)
     assert [set(part.tolist()) for part in in_turn.split(sizes)] == [
         set(range(30)),
         set(range(30, 50)),
         set(range(50, 100)),
     ]
-    mixed = stream_order(Setting("mixed"), sizes, None, seed=1)
+    mixed = stream_order(ImageOrder("mixed"), sizes, None, seed=1)
     assert sorted(mixed.tolist()) == list(range(100))
     assert len(set((mixed[:30] // 30).tolist())) > 1
-    assert torch.equal(mixed, stream_order(Setting("mixed"), sizes, None, seed=1))
-    assert not torch.equal(mixed, stream_order(Setting("mixed"), sizes, None, seed=2))
+    assert torch.equal(mixed, stream_order(ImageOrder("mixed"), sizes, None, seed=1))
+    assert not torch.equal(mixed, stream_order(ImageOrder("mixed"), sizes, None, seed=2))
 
 
 @pytest.mark.parametrize("concentration", [1e-4, 0.1, 10.0])
@@ -48,4 +48,4 @@ def test_within_a_span_the_classes_come_in_any_order() -> None:
 
 def test_correlated_labels_need_labels() -> None:
     with pytest.raises(AcclimateError, match="need labels"):
-        stream_order(Setting.parse("correlated"), [4], None, seed=0)
+        stream_order(ImageOrder.parse("correlated"), [4], None, seed=0)

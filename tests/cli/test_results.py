@@ -46,7 +46,7 @@ def test_a_table_for_people(capfd):
     assert "25.5 ± 0.7 (1 of 15)" in rows["ent"]
     assert rows["none"].endswith("100")
     assert "[1 failed]" in rows["rpl"]
-    for said in ("top-1 error % of the model handed back", "dataset mnist", "severities 1, 5 only"):
+    for said in ("top-1 error % of the returned model", "dataset mnist", "severities 1, 5 only"):
         assert said in out
     assert "failed jobs: 1" in out
 

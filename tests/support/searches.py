@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acclimate.bench import Job, Result
-from acclimate.bench.selection import Setting, settings_of
+from acclimate.bench.selection import Searched, settings_of
 
 Errors = Mapping[tuple[Any, str], Sequence[float | None]]
 
@@ -34,5 +34,5 @@ def searched(
     return list(jobs.values()), {result.key: result for result in results}
 
 
-def searched_settings(errors: Errors, **more: Any) -> list[Setting]:
+def searched_settings(errors: Errors, **more: Any) -> list[Searched]:
     return settings_of(*searched(errors, **more))

@@ -20,7 +20,7 @@ _NAMED = 3  # how many missing parts are named before they are only counted
 
 @dataclass(frozen=True, kw_only=True)
 class DataAtHand:
-    """Roots by data set; no picture is decoded, and nothing is looked for twice.
+    """Roots by data set; no image is decoded, and nothing is looked for twice.
 
     Attributes:
         roots: where each data set lies.

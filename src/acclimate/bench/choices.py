@@ -207,7 +207,7 @@ def _read(path: str | Path) -> dict[str, dict[str, Chosen]]:
 
 
 def chosen_jobs(jobs: Sequence[Job], choices: Choices) -> list[Job]:
-    """Jobs with the chosen options below their own; none is for the model as it is."""
+    """Jobs with the chosen options below their own; none is for the unadapted model."""
     made = (_with_options(job, choices) for job in jobs)
     return list({job.key: job for job in made}.values())
 

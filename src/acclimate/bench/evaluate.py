@@ -60,17 +60,17 @@ def evaluate_parts(
     seed: int = 0,
     progress: bool = True,
 ) -> Report:
-    """Score a model on every part, as it is or adapted to each part from the source anew.
+    """Score a model on every part, unadapted or adapted to each part from the source anew.
 
     Args:
         model: what ``models.load`` gave.
         parts: from `dataset_parts` or `image_parts`.
         data: what is evaluated, for the record: ``{"dataset": "imagenet-c", "root": ...}``.
-        recipe: how to adapt; None scores the model as it is.
+        recipe: how to adapt; None scores it unadapted.
         options: changes to the recipe.
         clean: labelled source images; with a recipe, what is forgotten of them is measured too.
         batch_size: images at a time; None is the recipe's, or 128.
-        out: a folder for ``evaluation.json``; the same call goes on where it was stopped.
+        out: a folder for ``evaluation.json``; the same call resumes where it was stopped.
         device: where to run; CUDA when there is one.
         seed: of the adaptation.
         progress: show bars on stderr.
@@ -174,7 +174,7 @@ class _Job:
         return result.model, record
 
     def _answers(self, scores: Evaluation, images: ImageSource) -> dict[str, Any]:
-        """For a data set that is scored through a map: how many answers it has a label for."""
+        """For a data set that is scored through a map: how many predictions it has a label for."""
         scoring = images.scoring
         if scoring is None or scoring.label_of is None:
             return {}
@@ -249,7 +249,7 @@ class Report:
     parts: list[dict[str, Any]]
 
     def counts(self) -> list[ErrorCounts]:
-        """Wrong answers and images of each part, top-1 and, where it was counted, top-5."""
+        """Wrong predictions and images of each part, top-1 and, where it was counted, top-5."""
         return [_counts(part) for part in self.parts]
 
     def table(self) -> ErrorTable | None:
@@ -284,7 +284,7 @@ class Report:
         return None
 
     def top5_error(self, *, interval: float | None = None) -> Figure | None:
-        """As `error`, but of the five highest answers; None where it was not counted."""
+        """As `error`, but of the five highest predictions; None where it was not counted."""
         if any("wrong_top5" not in part for part in self.parts):
             return None
         parts = [{**part, "wrong": part["wrong_top5"]} for part in self.parts]

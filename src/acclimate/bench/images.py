@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from acclimate.bench.job import SEQUENCES, Job, Setting
+from acclimate.bench.job import SEQUENCES, ImageOrder, Job
 from acclimate.bench.plan import MADE_FROM, root_of
 from acclimate.bench.shifts import dataset_parts, job_shifts
 from acclimate.bench.streaming import Met
@@ -26,11 +26,11 @@ from acclimate.data.shift import Shift
 from acclimate.data.shifted import ShiftedSource, made_shift
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["FewImages", "ImageCache", "Opened", "few_images", "heard", "images_digest"]
+__all__ = ["FewImages", "ImageCache", "Opened", "few_images", "images_digest", "noted_warnings"]
 
 
 class FewImages(ImageSource):
-    """The first pictures of another source, or some spread over it; nothing is copied."""
+    """The first images of another source, or some spread over it; nothing is copied."""
 
     def __init__(self, source: ImageSource, count: int, *, spread: bool = False) -> None:
         numbers = torch.arange(count) * len(source) // count if spread else torch.arange(count)
@@ -45,7 +45,7 @@ class FewImages(ImageSource):
         self._source, self._numbers, self._spread = source, numbers, spread
 
     def read(self, indices: Tensor) -> Tensor:
-        """The pictures of these numbers."""
+        """The images of these indices."""
         return self._source.read(self._numbers[indices])
 
     def fingerprint(self) -> str:
@@ -55,7 +55,7 @@ class FewImages(ImageSource):
 
 
 def few_images(source: ImageSource, count: int | None) -> tuple[ImageSource, list[str]]:
-    """At most ``count`` pictures (None: all), and what has to be said about them.
+    """At most ``count`` images (None: all), and warnings about them.
 
     They are the first ones, or spread over the source where the first hold far fewer classes: a
     folder is sorted by class, and a batch of one class is another problem than a batch of all.
@@ -85,10 +85,10 @@ def _classes(source: ImageSource) -> int:
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[list[str]]:
+def noted_warnings() -> Iterator[list[str]]:
     """What is warned of in the block, each once; there when it is left, and shown to nobody.
 
-    >>> with heard() as notes:
+    >>> with noted_warnings() as notes:
     ...     warnings.warn("it rains", AcclimateWarning)
     ...     warnings.warn("it rains", AcclimateWarning)
     >>> notes
@@ -107,7 +107,7 @@ _CHUNK = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """The images of a job, a digest over them and their labels, and what is to be said of them."""
+    """The images of a job, a digest over them and their labels, and warnings about them."""
 
     images: ImageSource
     data: str
@@ -122,7 +122,7 @@ class ImageCache:
         roots: where each data set lies.
         device: where corruptions are made.
         incomplete: go on, with a note, where a data set is not whole.
-        cache: bytes of pictures to keep in memory, of each kind; None is a third of what is free.
+        cache: bytes of images to keep in memory, of each kind; None is a third of what is free.
         progress: show bars on stderr.
     """
 
@@ -232,7 +232,7 @@ class ImageCache:
         root = root_of(dataset, self.roots)
         split = job.split if dataset == job.dataset else None
         severity, corruption = None, None
-        with heard() as said:
+        with noted_warnings() as warned:
             if shift is not None:  # also finds what stands in for it: frost-procedural for frost
                 part = dataset_parts(
                     dataset,
@@ -258,7 +258,10 @@ class ImageCache:
             )
         images, notes = few_images(source, job.images)
         return Opened(
-            images=images, data=images_digest(images), corruption=corruption, notes=(*said, *notes)
+            images=images,
+            data=images_digest(images),
+            corruption=corruption,
+            notes=(*warned, *notes),
         )
 
     def _made(self, clean: Opened, shift: Shift, *, cache: int | None) -> Opened:
@@ -279,7 +282,7 @@ class ImageCache:
 
 
 def _is_group(job: Job) -> bool:
-    return Setting.parse(job.setting or "").name in SEQUENCES
+    return ImageOrder.parse(job.setting or "").name in SEQUENCES
 
 
 def _members(job: Job, *, gradual: bool) -> list[str | None]:
@@ -296,7 +299,7 @@ def _members(job: Job, *, gradual: bool) -> list[str | None]:
 
 
 def _bytes(images: ImageSource) -> int:
-    """What the pictures take in memory."""
+    """What the images take in memory."""
     record = images.preprocessing
     return 0 if record is None else len(images) * math.prod(record.shape)
 

@@ -20,9 +20,9 @@ __all__ = [
     "SETTINGS",
     "STATIONARY",
     "UNADAPTED",
+    "ImageOrder",
     "Job",
     "Options",
-    "Setting",
     "Value",
     "Weights",
 ]
@@ -68,7 +68,7 @@ STATIONARY = "stationary"
 
 SETTINGS = {
     STATIONARY: "one shift, gone through as often as the recipe says; scored afterwards",
-    "online": "one shift, gone through once; each image is answered before it is learnt from",
+    "online": "one shift, gone through once; each image is predicted before it is learnt from",
     "correlated": "online, with images of a class close together (Dirichlet, correlated:0.1)",
     "single": "online, one image at a time",
     "continual": "online through a group of shifts, one after the other, without a reset",
@@ -84,18 +84,18 @@ _CONCENTRATION = 0.1
 
 
 @dataclass(frozen=True)
-class Setting:
+class ImageOrder:
     """One of `SETTINGS`, and how correlated its labels are where they are.
 
-    >>> Setting.parse("correlated"), str(Setting.parse("correlated:0.01"))
-    (Setting(name='correlated', concentration=0.1), 'correlated:0.01')
+    >>> ImageOrder.parse("correlated"), str(ImageOrder.parse("correlated:0.01"))
+    (ImageOrder(name='correlated', concentration=0.1), 'correlated:0.01')
     """
 
     name: str
     concentration: float | None = None
 
     @classmethod
-    def parse(cls, word: str) -> Setting:
+    def parse(cls, word: str) -> ImageOrder:
         """Read ``name`` or, for correlated labels, ``name:concentration``."""
         name, colon, number = word.partition(":")
         if name not in SETTINGS:
@@ -127,7 +127,7 @@ Options: TypeAlias = tuple[tuple[str, Value], ...]
 
 _MOST = 2**63  # from here on a store cannot keep it
 UNADAPTED = "none"
-"""The recipe that leaves the model as it is."""
+"""The recipe of the unadapted model."""
 
 _KEY_DIGITS = 16
 
@@ -139,9 +139,9 @@ class Job:
     Attributes:
         model: as ``--model`` has it, ``acclimate:wrn-40-2``.
         dataset: one of ``acclimate list datasets``.
-        recipe: one of ``acclimate list recipes``; "none" is the model as it is.
+        recipe: one of ``acclimate list recipes``; "none" is the unadapted model.
         shift: "cifar/fog:3" is made on the fly, "fog:3" and "clipart" are the data set's own, None
-            is the data set as it is.
+            is the data set itself.
         options: changes to the recipe, sorted by name.
         seed: of the adaptation.
         images: only so many of the shift; None is all.
@@ -267,7 +267,7 @@ _FIELDS = [item for item in fields(Job) if item.init]
 
 
 def _setting(word: str) -> str | None:
-    setting = Setting.parse(word)
+    setting = ImageOrder.parse(word)
     return None if setting.name == STATIONARY else str(setting)
 
 

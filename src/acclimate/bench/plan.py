@@ -15,9 +15,9 @@ from acclimate.bench.job import (
     SEQUENCES,
     STATIONARY,
     UNADAPTED,
+    ImageOrder,
     Job,
     Options,
-    Setting,
     Value,
     Weights,
 )
@@ -194,7 +194,7 @@ def _dataset(plan: Plan, name: str) -> None:
         raise unknown_name(f"split of {name}", plan.split, splits)
     for setting in plan.settings:
         plan.shifts_of(name, setting)
-        if plan.forgetting and Setting.parse(setting).name != STATIONARY:
+        if plan.forgetting and ImageOrder.parse(setting).name != STATIONARY:
             raise AcclimateError(f"forgetting is measured in the setting {STATIONARY} alone")
 
 
@@ -230,7 +230,7 @@ def _root(name: str, root: str) -> None:
 
 
 MADE_FROM = {"cifar10-c": ("cifar10", "cifar"), "imagenet-c": ("imagenet", "imagenet")}
-"""Data sets that can be made on the way: from which clean one, with whose constants."""
+"""Data sets that can be made on the fly: from which clean one, with whose constants."""
 
 
 def root_of(dataset: str, roots: Mapping[str, str | Path]) -> Path:
@@ -259,9 +259,9 @@ class Plan:
         models: as ``--model`` has them.
         datasets: as ``--dataset`` has them.
         shifts: as ``--shift`` has them: fog, fog:3, dev, test, all; with a preset (cifar/fog) for
-            those that are made on the way; ``clean`` for the images as they are. For all data sets,
+            those that are made on the fly; ``clean`` for the images as they are. For all data sets,
             or a list for each. None: the test shifts of a data set that has its own, else clean.
-        recipes: names; "none" is the model as it is.
+        recipes: names; "none" is the unadapted model.
         options: a grid, ``{"optimizer.lr": [1e-3, 1e-4]}``, and grids for single recipes,
             ``{"ent": {"epochs": [1, 5]}}``, which come on top. General options of parts that a
             recipe does not use (an optimiser where nothing is learnt) are left out for it.
@@ -345,7 +345,7 @@ class Plan:
 
     def shifts_of(self, dataset: str, setting: str) -> Sequence[str | None]:
         """The shifts of a data set's jobs: single ones, or groups that a setting runs through."""
-        name = Setting.parse(setting).name
+        name = ImageOrder.parse(setting).name
         if name in SEQUENCES:
             return group_shifts(dataset, self.words_for(dataset), severities=name != "gradual")
         return job_shifts(dataset, self.words_for(dataset))
@@ -387,7 +387,7 @@ _HOW = ("choice", "device", "engine", "score", "speed", "store", "workers")
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:
-    """The fields of a plan. All mistakes are told at once."""
+    """The fields of a plan. All mistakes are reported at once."""
     plain = _read(Path(path).expanduser())
     found: list[str] = []
     values: dict[str, Any] = {}

@@ -36,8 +36,8 @@ class Evaluation:
     """What a model did on some images.
 
     Attributes:
-        errors: counts of wrong answers, top-1 and top-5.
-        calibration: None where answers are counted through a map, whose confidence says little.
+        errors: counts of wrong predictions, top-1 and top-5.
+        calibration: None where predictions are counted through a map, whose confidence says little.
         predictions: the output with the largest value, one per image, on the CPU.
         labels: as the images brought them.
     """
@@ -59,7 +59,7 @@ class Evaluation:
         return {**plain, "ece": self.calibration.ece().value, "reliability": curve}
 
     def mapped(self, label_of: Tensor | None) -> dict[str, Any]:
-        """How many answers a map from outputs to labels has none for, and the error of the rest."""
+        """Share of predictions that a map from outputs has no label for, the error of the rest."""
         if label_of is None:
             return {}
         return {
@@ -78,7 +78,7 @@ def evaluate(
     progress: bool = True,
     title: str = "evaluate",
 ) -> Evaluation:
-    """Score a model as it is on labelled images. It is left on ``device`` and in ``eval()``.
+    """Score a model unadapted on labelled images. It is left on ``device`` and in ``eval()``.
 
     >>> from acclimate.data import open_images
     >>> data = open_images(torch.eye(6).view(6, 6, 1, 1), labels=[0, 1, 2, 3, 4, 0])
@@ -100,7 +100,7 @@ def evaluate(
         device=where,
         dtype=floating_dtype(model),
         show_progress=progress,
-        room=0,  # there is no second pass for which pictures could stay
+        room=0,  # there is no second pass for which images could stay
     )
     errors = ErrorCounts()
     scoring = None if images.scoring is None else images.scoring.on(where)
@@ -115,13 +115,13 @@ def evaluate(
             calibration.update(*_among_the_asked(logits, labels, scoring))
         predictions[rows] = logits.argmax(dim=1)
 
-    answers = PredictionBuffer(score)
+    buffer = PredictionBuffer(score)
     for number, batch in enumerate(passes.batches(title)):
         logits = logits_of(model(batch.images))
         if number == 0:
             _check_labels(images, logits.shape[1])
-        answers.add(logits, batch.rows)
-    answers.flush()
+        buffer.add(logits, batch.rows)
+    buffer.flush()
     return Evaluation(
         errors=errors, calibration=calibration, predictions=predictions.cpu(), labels=images.labels
     )
@@ -143,7 +143,7 @@ def _check_labels(images: ImageSource, outputs: int) -> None:
 def _among_the_asked(
     logits: Tensor, labels: Tensor, scoring: Scoring | None
 ) -> tuple[Tensor, Tensor]:
-    """Logits and labels over the outputs that may be answers, counted anew."""
+    """Logits and labels over the outputs that may be predicted, counted anew."""
     if scoring is None or scoring.keep is None:
         return logits, labels
     keep = scoring.on(logits.device).keep
@@ -158,7 +158,7 @@ class Forgetting:
     """Error on clean images: of the source model, and of the adapted one.
 
     Attributes:
-        before: of the source model as it is.
+        before: of the source model, unadapted.
         after: of the adapted model, its statistics estimated anew on the clean images.
         statistics: False where the model has no batch norm, and nothing was to be estimated.
     """

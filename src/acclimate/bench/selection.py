@@ -26,9 +26,9 @@ __all__ = [
     "Choice",
     "LabelFree",
     "Place",
+    "Searched",
     "Sensitivity",
     "SensitivityCell",
-    "Setting",
     "State",
     "check_leave_one_out",
     "check_selection",
@@ -93,7 +93,7 @@ class State:
         score: the guard's, without labels; larger is better.
         drift: of the learning parameters, relative to their norm; None where it is not finite.
         collapsed: fewer than half of the classes are in use that were at the start.
-        diverged: parameters or answers are not finite.
+        diverged: parameters or predictions are not finite.
     """
 
     error: float | None
@@ -106,8 +106,8 @@ class State:
 def states_of(result: Result) -> dict[int, State]:
     """The states after 1, 2, … epochs; at 0 the model before anything is learnt.
 
-    Runs of one to n epochs are the first n epochs of a longer one: nothing hangs on how many there
-    are going to be.
+    Runs of one to n epochs are the first n epochs of a longer one: nothing depends on how many
+    there are going to be.
 
     >>> job = Job(model="m", dataset="mnist", recipe="ent")
     >>> states = states_of(Result(job=job, record={"errors": {"after_epoch": [9.0, 8.0]}}))
@@ -149,7 +149,7 @@ _EPOCHS = "epochs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class Searched:
     """Options, and what the runs with them came to.
 
     Attributes:
@@ -216,7 +216,7 @@ def mean_error(errors: Mapping[Place, float]) -> float | None:
     return mean_over_seeds(by_seeds(found))
 
 
-def settings_of(jobs: Sequence[Job], results: Mapping[str, Result]) -> list[Setting]:
+def settings_of(jobs: Sequence[Job], results: Mapping[str, Result]) -> list[Searched]:
     """The settings of jobs of one model and recipe, in their order.
 
     Where runs differ in their number of epochs alone, the longest one stands for all.
@@ -228,7 +228,7 @@ def settings_of(jobs: Sequence[Job], results: Mapping[str, Result]) -> list[Sett
     return [_setting(options, each, results) for options, each in sorted_in.items()]
 
 
-def _setting(options: Options, jobs: Sequence[Job], results: Mapping[str, Result]) -> Setting:
+def _setting(options: Options, jobs: Sequence[Job], results: Mapping[str, Result]) -> Searched:
     runs: dict[Place, dict[int, State]] = {}
     reasons: dict[str, None] = {}  # a set that keeps its order
     rate = dict(options).get("optimizer.lr")
@@ -247,7 +247,7 @@ def _setting(options: Options, jobs: Sequence[Job], results: Mapping[str, Result
         if place not in runs or max(states) > max(runs[place]):
             runs[place] = states
     expected = frozenset(map(place_of, jobs))
-    return Setting(options=options, lr=lr, expected=expected, runs=runs, reasons=tuple(reasons))
+    return Searched(options=options, lr=lr, expected=expected, runs=runs, reasons=tuple(reasons))
 
 
 RULE = "lowest mean error over corruptions of the mean over severities; ties: smaller lr × epochs"
@@ -285,7 +285,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class _Candidate:
-    setting: Setting
+    setting: Searched
     epochs: int
     error: float
 
@@ -327,7 +327,9 @@ def choose(jobs: Sequence[Job], results: Mapping[str, Result]) -> Choice | None:
     return choose_from(settings_of(jobs, results))
 
 
-def choose_from(settings: Sequence[Setting], *, on: Collection[str] | None = None) -> Choice | None:
+def choose_from(
+    settings: Sequence[Searched], *, on: Collection[str] | None = None
+) -> Choice | None:
     """`choose` for runs that are sorted already; ``on`` some corruptions or domains alone."""
     found = [each for setting in settings for each in _candidates(setting, on=on)]
     if not found:
@@ -342,7 +344,7 @@ def choose_from(settings: Sequence[Setting], *, on: Collection[str] | None = Non
     )
 
 
-def leave_one_out(settings: Sequence[Setting]) -> dict[str, Choice]:
+def leave_one_out(settings: Sequence[Searched]) -> dict[str, Choice]:
     """For each domain, by its images, what is best on all others (the paper's Appendix D).
 
     ``measured["error"]`` is the error on the domain itself, which had no say.
@@ -358,7 +360,7 @@ def leave_one_out(settings: Sequence[Setting]) -> dict[str, Choice]:
 
 
 def error_of(
-    settings: Sequence[Setting],
+    settings: Sequence[Searched],
     options: Mapping[str, Value],
     *,
     on: Collection[str] | None = None,
@@ -371,12 +373,12 @@ def error_of(
     return None
 
 
-def options_with(setting: Setting, epochs: int) -> dict[str, Value]:
+def options_with(setting: Searched, epochs: int) -> dict[str, Value]:
     """The options of a setting, with a number of epochs; 0 where nothing is learnt."""
     return {**dict(setting.options), **({"epochs": epochs} if epochs else {})}
 
 
-def _candidates(setting: Setting, *, on: Collection[str] | None) -> list[_Candidate]:
+def _candidates(setting: Searched, *, on: Collection[str] | None) -> list[_Candidate]:
     found = []
     for epochs in setting.epochs:
         states = [setting.state(place, epochs) for place in setting.places(on)]
@@ -388,7 +390,7 @@ def _candidates(setting: Setting, *, on: Collection[str] | None) -> list[_Candid
 
 
 LABEL_FREE_RULE = (
-    "for each shift the highest agreement with the source model's answers among states that "
+    "for each shift the highest agreement with the source model's predictions among states that "
     f"drifted by at most {Guard.max_drift:g}; ties: smaller lr × epochs"
 )
 
@@ -422,7 +424,7 @@ class LabelFree:
 class _Seen:
     """A setting after some epochs, on all seeds of a shift."""
 
-    setting: Setting
+    setting: Searched
     epochs: int
     states: dict[Place, State]
 
@@ -436,7 +438,7 @@ class _Seen:
         return all(drift is not None and drift <= Guard.max_drift for drift in drifts)
 
 
-def choose_label_free(settings: Sequence[Setting]) -> LabelFree:
+def choose_label_free(settings: Sequence[Searched]) -> LabelFree:
     """Choose the setting and epochs of each shift by the score that ``--keep best`` goes by."""
     by_shift: dict[str, Choice] = {}
     errors: dict[Place, float] = {}
@@ -466,7 +468,7 @@ def choose_label_free(settings: Sequence[Setting]) -> LabelFree:
     )
 
 
-def _seen(setting: Setting, words: str) -> list[_Seen]:
+def _seen(setting: Searched, words: str) -> list[_Seen]:
     places = [place for place in setting.places() if place.words == words]
     found = []
     for epochs in setting.epochs:
@@ -495,7 +497,7 @@ class SensitivityCell:
     Attributes:
         error: in percent, over what is there; None where nothing is.
         missing: how many runs are not there.
-        collapsed: in how many classes were no longer answered.
+        collapsed: in how many classes were no longer predicted.
         diverged: in how many something was not finite.
         chosen: whether these are the chosen options.
     """
@@ -553,16 +555,16 @@ class Sensitivity:
         return {"options": dict(self.options), "cells": cells}
 
 
-def sensitivity(settings: Sequence[Setting], choice: Choice | None = None) -> list[Sensitivity]:
+def sensitivity(settings: Sequence[Searched], choice: Choice | None = None) -> list[Sensitivity]:
     """A table for each combination of the options other than learning rate and epochs."""
-    sorted_in: dict[Options, list[Setting]] = {}
+    sorted_in: dict[Options, list[Searched]] = {}
     for setting in settings:
         others = tuple(pair for pair in setting.options if pair[0] != _RATE)
         sorted_in.setdefault(others, []).append(setting)
     return [_table(options, each, choice) for options, each in sorted_in.items()]
 
 
-def _table(options: Options, settings: Sequence[Setting], choice: Choice | None) -> Sensitivity:
+def _table(options: Options, settings: Sequence[Searched], choice: Choice | None) -> Sensitivity:
     cells: dict[tuple[int, float | None], SensitivityCell] = {}
     for setting in settings:
         most = max((max(states) for states in setting.runs.values()), default=0)
@@ -577,7 +579,7 @@ def _table(options: Options, settings: Sequence[Setting], choice: Choice | None)
     )
 
 
-def _cell(setting: Setting, epoch: int, choice: Choice | None) -> SensitivityCell:
+def _cell(setting: Searched, epoch: int, choice: Choice | None) -> SensitivityCell:
     states = [state for p in setting.places() if (state := setting.state(p, epoch)) is not None]
     is_choice = choice is not None and options_with(setting, epoch) == choice.options
     return SensitivityCell(
@@ -595,7 +597,7 @@ LEAVE_ONE_OUT = "leave-one-out: chosen for each domain on the test data of the o
 LABEL_FREE = "label-free: chosen for each shift by the guard's score"
 
 
-def entry(choice: Choice, settings: Sequence[Setting], *, oracle: bool = False) -> dict[str, Any]:
+def entry(choice: Choice, settings: Sequence[Searched], *, oracle: bool = False) -> dict[str, Any]:
     """One choice for all images."""
     return {
         **_plain(choice, error="test_error" if oracle else "dev_error"),
@@ -605,7 +607,7 @@ def entry(choice: Choice, settings: Sequence[Setting], *, oracle: bool = False) 
     }
 
 
-def left_out(choices: Mapping[str, Choice], settings: Sequence[Setting]) -> dict[str, Any]:
+def left_out(choices: Mapping[str, Choice], settings: Sequence[Searched]) -> dict[str, Any]:
     """A choice for each domain, made on the others; ``error`` is on the domains themselves."""
     errors = [each.measured["error"] for each in choices.values()]
     known = [error for error in errors if error is not None]
@@ -621,7 +623,7 @@ def left_out(choices: Mapping[str, Choice], settings: Sequence[Setting]) -> dict
     }
 
 
-def label_free_entry(found: LabelFree, settings: Sequence[Setting]) -> dict[str, Any]:
+def label_free_entry(found: LabelFree, settings: Sequence[Searched]) -> dict[str, Any]:
     """A choice for each shift, and its regret against the one that labels make."""
     labelled = found.labelled
     return {
@@ -648,7 +650,7 @@ def _plain(choice: Choice, *, error: str) -> dict[str, Any]:
     }
 
 
-def _about(settings: Sequence[Setting]) -> dict[str, Any]:
+def _about(settings: Sequence[Searched]) -> dict[str, Any]:
     seeds = sorted({place.seed for setting in settings for place in setting.expected})
     left = [each for each in settings if not each.complete]
     return {
@@ -658,7 +660,7 @@ def _about(settings: Sequence[Setting]) -> dict[str, Any]:
     }
 
 
-def _searched(settings: Sequence[Setting]) -> dict[str, list[Value]]:
+def _searched(settings: Sequence[Searched]) -> dict[str, list[Value]]:
     """The values of each option that could have been chosen, and of what every recipe has."""
     found: dict[str, dict[Value, None]] = {}
     for setting in settings:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from acclimate.bench.job import SEQUENCES, STATIONARY
@@ -20,6 +20,9 @@ from acclimate.bench.record import Record, Result, plain
 from acclimate.data.shift import group_of
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import Writer, text_writer, write_files
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = [
     "APPLICATION",
@@ -652,6 +655,21 @@ class Store:
         rows = self._fetch(f"SELECT {names} FROM results {where}", values)
         return Frame(columns=tuple(columns), rows=rows)
 
+    def to_pandas(self, conditions: Sequence[Condition] = ()) -> pandas.DataFrame:
+        """The results as a data frame: a row each, the columns of `COLUMNS` but job and record.
+
+        Options and record are unfolded with ``pandas.json_normalize`` of `results` where needed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise AcclimateError(
+                "a data frame needs pandas: pip install 'acclimate[tables]'; or export to .csv "
+                "(acclimate results STORE --export all.csv)"
+            ) from error
+        frame = self.select(_NAMES, conditions)
+        return pandas.DataFrame.from_records(frame.rows, columns=list(frame.columns))
+
     def merge(self, other: str | Path) -> Added:
         """Add the results of another store, or of a JSON file that was exported; all or none."""
         path = Path(other).expanduser()
@@ -691,7 +709,7 @@ def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Pat
     if data is None:
         return
     preprocessing = result.record.preprocessing
-    # A stream's pictures are joined, and have another digest than the shift's alone.
+    # A stream's images are joined, and have another digest than the shift's alone.
     same = (job.dataset, job.shift, job.images, job.split, preprocessing, job.setting, data)
     # Below and above apart, since SQLite looks up a range in an index, but not what is not equal.
     found = connection.execute(f"{_OTHER} < ? UNION ALL {_OTHER} > ? LIMIT 1", same * 2).fetchone()

@@ -1,4 +1,4 @@
-"""A job in a setting: a stream of images, each answered before it is learnt from."""
+"""A job in a setting: a stream of images, each predicted before it is learnt from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from acclimate.adaptation.passes import PredictionBuffer
-from acclimate.bench.job import Job, Setting
+from acclimate.bench.job import ImageOrder, Job
 from acclimate.data import Batch, batch_count, batches
 from acclimate.data.base import JoinedSource
 from acclimate.errors import AcclimateError
@@ -29,11 +29,11 @@ _MOST_SLOTS = 100
 
 
 def stream_order(
-    setting: Setting, sizes: Sequence[int], labels: Tensor | None, *, seed: int
+    setting: ImageOrder, sizes: Sequence[int], labels: Tensor | None, *, seed: int
 ) -> Tensor:
-    """The numbers of all images of some shifts, joined, in the order they are met.
+    """The indices of all images of some shifts, joined, in the order they are met.
 
-    >>> order = stream_order(Setting("continual"), [2, 3], None, seed=0)
+    >>> order = stream_order(ImageOrder("continual"), [2, 3], None, seed=0)
     >>> sorted(order[:2].tolist()), sorted(order[2:].tolist())
     ([0, 1], [2, 3, 4])
     """
@@ -121,7 +121,7 @@ def streamed_record(
 ) -> dict[str, Any]:
     """Run the stream; what is written down of it."""
     assert job.setting is not None
-    setting = Setting.parse(job.setting)
+    setting = ImageOrder.parse(job.setting)
     options = dict(job.options)
     if get_recipe(job.recipe, options).episode is None:  # a stream passes once, whatever the recipe
         options["epochs"] = 1
@@ -160,7 +160,7 @@ def streamed_record(
 
 
 class _Counts:
-    """Sums over the answers to each shift and in each span of the stream.
+    """Sums over the predictions of each shift and in each span of the stream.
 
     Many batches at a time: a GPU waits for each split.
     """
@@ -177,17 +177,17 @@ class _Counts:
         self._indices: list[torch.Tensor] = []
 
     def add(self, logits: torch.Tensor, batch: Batch) -> None:
-        """Count the answers to a batch, now or later."""
+        """Count the predictions of a batch, now or later."""
         self._indices.append(batch.indices)
         self._answers.add(logits, batch.rows)
 
     def tallies(self) -> list[Tally]:
-        """The sums over all answers so far, one for each shift."""
+        """The sums over all predictions so far, one for each shift."""
         self._answers.flush()
         return [_sum(of_shift) for of_shift in self._tallies]
 
     def spans(self) -> list[dict[str, Any]]:
-        """Error and most frequent answer in each part of the stream, in the order they came."""
+        """Error and most frequent prediction in each part of the stream, in the order they came."""
         self._answers.flush()
         return [_span(_sum(in_span)) for in_span in zip(*self._tallies, strict=True)]
 
@@ -229,7 +229,7 @@ def _record(tallies: Sequence[Tally], met: Met, stream: Stream) -> dict[str, Any
         each.setdefault(name, []).append(tally.scores().error)
     scores = _sum(tallies).scores()
     return {
-        # Of a stream there is no model to be handed back: the answers it gave are the result.
+        # Of a stream there is no model to be returned: the predictions it made are the result.
         "errors": {"online": scores.error, "final": scores.error},
         "images": scores.images,
         "labelled": scores.labelled,

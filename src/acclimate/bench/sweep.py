@@ -124,21 +124,21 @@ class Outcome:
         skipped: how many were there already.
         failed: the results of those that could not be run; they are run again next time.
         smaller: how many took smaller batches than asked for, since memory ran out.
-        remarks: what one should know before one believes the numbers, each once.
+        warnings: what one should know before one believes the numbers, each once.
     """
 
     done: int
     skipped: int
     failed: tuple[Result, ...] = ()
     smaller: int = 0
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def run_plan(plan: Plan, store: Store, engine: Engine, *, progress: bool = True) -> Outcome:
     """Run what is missing of a plan: jobs that are done are skipped, failed ones are run again.
 
     Every result is in the store before the next one is seen to, so that nothing is lost when the
-    sweep is stopped or killed: the same call goes on.
+    sweep is stopped or killed: the same call resumes it.
 
     Args:
         plan: what is to be run.
@@ -159,7 +159,7 @@ def run_jobs(
     _check_roots(todo, engine)
     failed: list[Result] = []
     smaller: list[Result] = []
-    remarks: dict[str, None] = {}  # a set that keeps its order
+    unlike: dict[str, None] = {}  # a set that keeps its order
     left = TimeLeft(todo, workers=engine.workers)
     with tqdm(
         total=len(todo), desc="jobs", unit="job", bar_format=_BAR, disable=not progress or not todo
@@ -171,8 +171,8 @@ def run_jobs(
                 failed.append(kept)
             elif any(note.startswith(OUT_OF_MEMORY) for note in kept.record.notes):
                 smaller.append(kept)
-            if (said := kept.record.unlike_classes) is not None:
-                remarks[said] = None
+            if (warned := kept.record.unlike_classes) is not None:
+                unlike[warned] = None
             left.learn(kept)
             bar.set_postfix_str(_words(left, len(failed)), refresh=False)
             bar.update()
@@ -188,7 +188,7 @@ def run_jobs(
         skipped=len(unique) - len(todo),
         failed=tuple(failed),
         smaller=len(smaller),
-        remarks=tuple(remarks),
+        warnings=tuple(unlike),
     )
 
 

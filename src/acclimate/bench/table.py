@@ -148,7 +148,7 @@ class Shown:
         title: what it is.
         unit: for the head of its column.
         count: the column with the number of labelled images it is of.
-        by_shift: whether the record of a stream has it for each shift on the way.
+        by_shift: whether the record of a stream has it for each shift it met.
     """
 
     column: str
@@ -183,7 +183,7 @@ def _mebibytes(shifts: Shifts) -> float | None:
 VALUES = {
     "error": Shown(
         column="error",
-        title="top-1 error % of the model handed back, or of a stream's answers",
+        title="top-1 error % of the returned model, or of a stream's predictions",
         by_shift=True,
     ),
     "online": Shown(
@@ -192,7 +192,7 @@ VALUES = {
     "unadapted": Shown(column="unadapted", title="top-1 error % of the source model"),
     "mce": Shown(
         column="error",
-        title="mCE % of the model handed back, relative to AlexNet",
+        title="mCE % of the returned model, relative to AlexNet",
         measure=_mce,
         whole=True,
     ),

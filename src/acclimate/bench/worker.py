@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from acclimate._version import __version__
-from acclimate.bench.images import ImageCache, Opened, heard
+from acclimate.bench.images import ImageCache, Opened, noted_warnings
 from acclimate.bench.job import UNADAPTED, Job, Weights
 from acclimate.bench.record import Record, Result, plain
 from acclimate.bench.scoring import Evaluation, Trials
@@ -59,8 +59,8 @@ def calibration_of(
 ) -> Calibration:
     """What `Calibration` would have summed up over the logits; images with label -1 are left out.
 
-    >>> sure, answers = torch.tensor([0.5, 0.999]), torch.tensor([0, 0])
-    >>> print(calibration_of(sure, answers, torch.tensor([0, 1]), bins=2).ece())
+    >>> confidence, predictions = torch.tensor([0.5, 0.999]), torch.tensor([0, 0])
+    >>> print(calibration_of(confidence, predictions, torch.tensor([0, 1]), bins=2).ece())
     0.250 (2 images)
     """
     usable = (labels >= 0) & ~confidence.isnan()
@@ -82,22 +82,22 @@ def calibration_of(
 
 
 _COUNTED = 200
-"""Up to so many classes it is kept how often each was answered; else how even it was."""
+"""Up to so many classes it is kept how often each was predicted; else how even it was."""
 
 _LABEL_FREE = ("agreement", "confidence", "entropy", "diversity", "nuclear_norm")
 
 
 def evaluated_record(scores: Evaluation, images: ImageSource) -> dict[str, Any]:
-    """Of a model as it is."""
+    """Of an unadapted model."""
     error = scores.errors.error().value
-    answers = scores.mapped(None if images.scoring is None else images.scoring.label_of)
-    return {**scores.to_dict(), **answers, "errors": {"unadapted": error, "final": error}}
+    mapped = scores.mapped(None if images.scoring is None else images.scoring.label_of)
+    return {**scores.to_dict(), **mapped, "errors": {"unadapted": error, "final": error}}
 
 
 def adapted_record(
     result: AdaptationResult, images: ImageSource, *, again: Evaluation | None = None
 ) -> dict[str, Any]:
-    """Of an adapted model; ``again`` are its answers where those of the run do not tell enough."""
+    """Of an adapted model; ``again`` are its scores where those of the run are not enough."""
     history, final = result.history, result.history.final
     assert final is not None
     labelled = final.labelled
@@ -136,7 +136,7 @@ def _errors(history: History) -> dict[str, Any]:
     return {
         "unadapted": _error(history.source),
         "start": start,
-        # Where nothing is learnt, each answer with its batch's statistics is the online one.
+        # Where nothing is learnt, each prediction with its batch's statistics is the online one.
         "online": _error(epochs[0].before_update) if epochs else start,
         "before_update": [_error(epoch.before_update) for epoch in epochs],
         "after_epoch": [_error(epoch.after_epoch) for epoch in epochs],
@@ -157,7 +157,7 @@ def _label_free(scores: Scores | None) -> dict[str, float | None] | None:
 
 
 def _balance(scores: Scores | None) -> dict[str, Any] | None:
-    """How evenly the classes are answered: a collapse shows here."""
+    """How evenly the classes are predicted: a collapse shows here."""
     if scores is None or not scores.class_counts:
         return None
     counts = scores.class_counts
@@ -179,7 +179,7 @@ def _calibrated(
         calibration = None
     else:
         calibration = calibration_of(result.confidence, result.predictions, images.labels)
-    # A model whose answers are no numbers has no confidence to judge.
+    # A model whose predictions are no numbers has no confidence to judge.
     if calibration is None or int(calibration.nan) or not int(calibration.count.sum()):
         return {"ece": None}
     curve = [vars(point) for point in calibration.reliability()]
@@ -300,9 +300,9 @@ class Worker:
     Args:
         roots: where each data set lies.
         device: where to run; None is CUDA when there is one, else the CPU.
-        incomplete: go on, with a note in the result, where a data set is not whole.
-        cache: bytes of pictures to keep in memory; None is a third of what is free.
-        score: answers after all "epochs" of a run, or at its "end" alone.
+        incomplete: continue, with a note in the result, where a data set is not whole.
+        cache: bytes of images to keep in memory; None is a third of what is free.
+        score: predictions after all "epochs" of a run, or at its "end" alone.
         speed: as in `acclimate.adapt`; None is "auto" on a GPU and "exact" on a CPU, where "auto"
             takes what a clock finds faster, and the same job may end in other numbers.
         smallest_batch: how far batches are halved when memory runs out.
@@ -368,7 +368,7 @@ class Worker:
             opened = self._images.shifted(job, loaded.preprocessing)
         else:
             opened, met = self._images.met(job, loaded.preprocessing)
-        with heard() as unlike:
+        with noted_warnings() as unlike:
             check_classes_fit(find_dataset(job.dataset), opened.images, loaded.classes)
         loading = time.perf_counter() - began
         preprocessing = opened.images.preprocessing
@@ -430,7 +430,7 @@ class Worker:
             used = size or _EVALUATED_AT_ONCE
             scores = self._evaluate(loaded.model, opened, used)
             return {**evaluated_record(scores, opened.images), "batch_size": used, "recipe": None}
-        with heard() as said:
+        with noted_warnings() as warned:
             result = self._trials.adapt(
                 loaded,
                 opened.images,
@@ -445,7 +445,7 @@ class Worker:
             # The run's confidences are over all outputs, those of the score over some of them.
             again = self._evaluate(result.model, opened, result.record.batch_size)
         record = adapted_record(result, opened.images, again=again)
-        record["notes"] += said
+        record["notes"] += warned
         if self.score == "end" and len(record["errors"]["after_epoch"]) > 1:
             record["score"] = "end"
         if job.forgetting:
@@ -453,7 +453,7 @@ class Worker:
         return record
 
     def _stream(self, job: Job, loaded: LoadedModel, met: Met, size: int | None) -> dict[str, Any]:
-        with heard() as said:
+        with noted_warnings() as warned:
             record = streamed_record(
                 job,
                 loaded,
@@ -463,7 +463,7 @@ class Worker:
                 speed=self.speed,
                 progress=self.progress,
             )
-        record["notes"] += said
+        record["notes"] += warned
         return record
 
     def _evaluate(self, model: torch.nn.Module, opened: Opened, size: int) -> Evaluation:

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
             "done": outcome.done,
             "skipped": outcome.skipped,
             "failed": sweep.plain_failures(outcome),
-            "remarks": list(outcome.remarks),
+            "remarks": list(outcome.warnings),
             "table": None if shown is None else shown.to_dict(),
             "marks": marks,
         }

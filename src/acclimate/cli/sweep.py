@@ -322,7 +322,7 @@ def failures(outcome: Outcome, args: argparse.Namespace) -> list[str]:
             f"  memory ran out for {outcome.smaller:,}, which used smaller batches than their "
             "options ask for; the notes of their results name the size"
         )
-    lines += [f"  note: {remark}" for remark in outcome.remarks]
+    lines += [f"  note: {warning}" for warning in outcome.warnings]
     for result in outcome.failed[:_FAILED_SHOWN]:
         job = result.job
         what = " ".join([job.model, job.dataset, job.shift or "clean", job.recipe])

@@ -26,7 +26,7 @@ from acclimate.text import AS_IT_IS, counted, option_words
 
 if TYPE_CHECKING:
     from acclimate.bench import Plan
-    from acclimate.bench.selection import Choice, Sensitivity, Setting
+    from acclimate.bench.selection import Choice, Searched, Sensitivity
 
 Entry: TypeAlias = dict[str, Any]
 """The choice for a model and a recipe, as its file has it."""
@@ -167,7 +167,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _choose(
-    settings: Sequence[Setting], args: argparse.Namespace
+    settings: Sequence[Searched], args: argparse.Namespace
 ) -> tuple[Choice | None, Entry | None]:
     """The one choice for all shifts, if it is one, and its record; None where there is none."""
     from acclimate.bench import selection
@@ -313,7 +313,7 @@ def _sensitivity(tables: Sequence[Sensitivity]) -> list[str]:
     return [*lines, LEGEND]
 
 
-def _left(settings: Sequence[Setting]) -> list[str]:
+def _left(settings: Sequence[Searched]) -> list[str]:
     left = [setting for setting in settings if not setting.complete]
     return [f"not chosen from: {setting.words}: {setting.missing}" for setting in left]
 

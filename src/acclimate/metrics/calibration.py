@@ -2,7 +2,7 @@
 
 Confidence, accuracy and the error are shares of one, as in torchmetrics, and so are the bins: of
 equal width, each with its lower end and without its upper one. A confidence of exactly 1 then has
-a bin to itself, which matters for models so sure that float32 cannot tell them from certain.
+a bin to itself, which matters for models so confident that float32 cannot tell them from certain.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def ece(logits: Tensor, labels: Tensor, *, bins: int = 15) -> float:
 
     Images with label -1 are left out.
 
-    >>> sure = torch.tensor([[9.0, 0.0]]).repeat(4, 1)
-    >>> round(ece(sure, torch.tensor([0, 0, 1, 1])), 3)
+    >>> logits = torch.tensor([[9.0, 0.0]]).repeat(4, 1)
+    >>> round(ece(logits, torch.tensor([0, 0, 1, 1])), 3)
     0.5
     """
     calibration = Calibration(bins=bins)
@@ -128,7 +128,7 @@ class Calibration:
         return total
 
     def reliability(self) -> list[ReliabilityBin]:
-        """Confidence and accuracy by bin, from unsure to sure; None where a bin is empty.
+        """Confidence and accuracy by bin, the least confident first; None where a bin is empty.
 
         After the ``bins`` bins comes one from 1 to 1 if any confidence was exactly that.
         """

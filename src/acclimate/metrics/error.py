@@ -71,7 +71,7 @@ def refuse(*, images: int, labelled: int, outside: int, nan: int) -> None:
 def top_k_error(
     logits: Tensor, labels: Tensor, *, k: int = 1, scoring: Scoring | None = None
 ) -> float:
-    """Share in percent of images whose label is not among the ``k`` highest answers.
+    """Share in percent of images whose label is not among the ``k`` highest predictions.
 
     Images with label -1 (unknown) are left out.
 
@@ -113,7 +113,7 @@ def _zero() -> Tensor:
 
 @dataclass(kw_only=True)
 class ErrorCounts:
-    """Counts of wrong answers, batch by batch; counts of disjoint images add up.
+    """Counts of wrong predictions, batch by batch; counts of disjoint images add up.
 
     Sums stay on the device of the logits, and nothing waits for the host before :meth:`error`.
 
@@ -126,7 +126,7 @@ class ErrorCounts:
 
     images: int = 0
     answers: int | None = None
-    """Fewest answers there were to choose from, up to 5; None before the first batch."""
+    """Fewest classes there were to choose from, up to 5; None before the first batch."""
     labelled: Tensor = field(default_factory=_zero)
     wrong_top1: Tensor = field(default_factory=_zero)
     wrong_top5: Tensor = field(default_factory=_zero)

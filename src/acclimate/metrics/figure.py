@@ -1,4 +1,4 @@
-"""A number with what it takes to read it: how many images, and how sure."""
+"""A number with what it takes to read it: how many images, and how certain."""
 
 from __future__ import annotations
 

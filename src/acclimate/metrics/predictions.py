@@ -1,7 +1,7 @@
-"""What a model predicts on pictures whose classes are not quite its own (ImageNet-D, Appendix D).
+"""What a model predicts on images whose classes are not quite its own (ImageNet-D, Appendix D).
 
 Throughout, ``predictions`` are numbers of the model's outputs, ``label_of`` the label each output
-counts as (-1 for none) and ``labels`` those of the pictures (-1 where unknown). Errors and shares
+counts as (-1 for none) and ``labels`` those of the images (-1 where unknown). Errors and shares
 are in percent; every result says over how many images.
 """
 
@@ -94,7 +94,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Pictures of ``label`` answered as ``answer``; ``percent`` is of the pictures of ``label``."""
+    """Images of ``label`` predicted as ``answer``; ``percent`` is of the images of ``label``."""
 
     label: str
     answer: str
@@ -104,11 +104,11 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Confusions:
-    """The check of a label map on pictures much like the model's own (the Real domain).
+    """The check of a label map on images much like the model's own (the Real domain).
 
     Attributes:
         pairs: the most frequent mistakes among the classes, most frequent first.
-        off_diagonal: classes that some other class is answered for at least as often as they are
+        off_diagonal: classes that some other class is predicted for at least as often as they are
             themselves. On the Real domain this points at a mistake in the map.
         unmappable: images whose prediction is no class at all; they are in no pair.
         images: labelled images.
@@ -248,7 +248,7 @@ def confusions(
 def confusion_matrix(
     predictions: Tensor, labels: Tensor, label_of: Tensor, *, classes: int
 ) -> Tensor:
-    """Counts of labels (rows) by answers (columns), the last column for answers that are none.
+    """Counts of labels (rows) by predictions (columns), the last column for those that are none.
 
     >>> label_of = torch.tensor([0, 1, -1])
     >>> confusion_matrix(torch.tensor([0, 2]), torch.tensor([0, 1]), label_of, classes=2)

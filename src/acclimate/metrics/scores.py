@@ -28,7 +28,7 @@ def effective_classes(mean_probability: Tensor) -> Tensor:
 
 
 def information_maximization(*, diversity: float, entropy: float) -> float:
-    """H(mean p) - mean H(p), the mutual information of image and class: sure *and* diverse.
+    """H(mean p) - mean H(p), the mutual information of image and class: confident *and* diverse.
 
     >>> information_maximization(diversity=math.e, entropy=0.0)
     1.0
@@ -56,7 +56,7 @@ GRAM_CLASSES = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What can be said of a set of predictions. Shares are in [0, 1], ``error`` is in percent."""
+    """What is known of a set of predictions. Shares are in [0, 1], ``error`` is in percent."""
 
     images: int
     labelled: int

@@ -18,7 +18,7 @@ __all__ = ["ErrorTable"]
 
 @dataclass
 class ErrorTable:
-    """Counts of wrong answers for each corruption and severity; tables of disjoint images add up.
+    """Wrong predictions by corruption and severity; tables of disjoint images add up.
 
     >>> import torch
     >>> table = ErrorTable()

@@ -27,8 +27,8 @@ class WorkerSettings:
         roots: where each data set lies.
         device: where to run; None is CUDA when there is one, else the CPU.
         incomplete: go on, with a note in the result, where a data set is not whole.
-        cache: bytes of pictures a worker keeps in memory; None is a third of what is free.
-        score: answers after all "epochs" of a run, or at its "end" alone.
+        cache: bytes of images a worker keeps in memory; None is a third of what is free.
+        score: predictions after all "epochs" of a run, or at its "end" alone.
         speed: as in `acclimate.adapt`; None is "auto" on a GPU and "exact" on a CPU, where "auto"
             takes what a clock finds faster, and the same job may end in other numbers.
         smallest_batch: how far batches are halved when memory runs out.

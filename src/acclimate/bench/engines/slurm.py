@@ -112,7 +112,7 @@ class SlurmEngine(Engine):
 def run_share(settings: WorkerSettings, jobs: Sequence[dict[str, Any]], folder: str) -> int:
     """What a task does: one job after the other, each result in a file that is whole or not there.
 
-    A worker whose device broke ends the task; another one goes on.
+    A worker whose device broke ends the task; another one continues.
     """
     try:
         worker = settings.worker()
