@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 __all__ = [
-    "AS_IT_IS",
+    "DEFAULTS",
     "Action",
     "Keep",
     "Score",
@@ -24,7 +24,7 @@ Score = Literal["epochs", "end"]
 Speed = Literal["auto", "exact", "max"]
 VerdictWord = Literal["helpful", "neutral", "harmful", "refused"]
 
-AS_IT_IS = "the recipe as it is"
+DEFAULTS = "the recipe's defaults"
 """Where there are no options."""
 
 
@@ -65,7 +65,7 @@ def option_words(
 ) -> str:
     """Options in a line.
 
-    >>> option_words([("epochs", 5), ("optimizer.lr", 0.001)]), option_words([], none="as it is")
-    ('epochs=5, optimizer.lr=0.001', 'as it is')
+    >>> option_words([("epochs", 5), ("optimizer.lr", 0.001)]), option_words([], none="none")
+    ('epochs=5, optimizer.lr=0.001', 'none')
     """
     return between.join(f"{name}={value_word(value)}" for name, value in options) or none

@@ -13,7 +13,7 @@ from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
 from acclimate.guard.guard import Guard
 from acclimate.metrics.mean import by_seeds, mean_over_seeds
-from acclimate.text import AS_IT_IS, option_words
+from acclimate.text import DEFAULTS, option_words
 
 __all__ = [
     "DEV",
@@ -280,7 +280,7 @@ class Choice:
     @property
     def words(self) -> str:
         """The options as the command line has them."""
-        return option_words(self.options.items(), between=" ", none=AS_IT_IS)
+        return option_words(self.options.items(), between=" ", none=DEFAULTS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from acclimate.cli.output import write_file
 from acclimate.data.shift import SEVERITIES, Shift
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
-from acclimate.text import AS_IT_IS, counted, option_words
+from acclimate.text import DEFAULTS, counted, option_words
 
 if TYPE_CHECKING:
     from acclimate.bench import Plan
@@ -362,7 +362,7 @@ def _edge(entry: Entry) -> list[str]:
 
 
 def _words(options: Mapping[str, Any]) -> str:
-    return option_words(options.items(), between=" ", none=AS_IT_IS)
+    return option_words(options.items(), between=" ", none=DEFAULTS)
 
 
 def _number(value: float | None) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
 from acclimate.report.charts import Curve, Figure, axis, lines, looks
-from acclimate.report.settings import Panel, Setting, panel_words, setting_words, side_by_side
+from acclimate.report.settings import (
+    Found,
+    Panel,
+    panel_words,
+    setting_words,
+    side_by_side,
+)
 
 __all__ = ["Pooled", "pooled", "reliability_figure"]
 
@@ -61,7 +67,7 @@ def pooled(results: Sequence[Result]) -> Pooled | None:
 
 def reliability_figure(
     panel: Panel,
-    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    found: Found,
     *,
     choices: Sequence[Choices] = (),
 ) -> Figure | None:

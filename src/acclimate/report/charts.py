@@ -210,14 +210,14 @@ def lines(
     ]
     of = _series(list(by_name), list(by_name.values()))
     after, online = ({"filter": f"datum.kind == '{kind}'"} for kind in ("after", "online"))
-    told = [
+    tooltip = [
         {"field": "line", "title": "line"},
         *([{"field": "kind", "title": "kind"}] if both else []),
         {"field": "x", "title": x["title"], "format": ".4~g"},
         {"field": "y", "title": y["title"], "format": ".2f"},
     ]
     where = {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
-    marks = {**where, "color": of["color"], "opacity": _FADED, "tooltip": told}
+    marks = {**where, "color": of["color"], "opacity": _FADED, "tooltip": tooltip}
     spec: Spec = {
         "width": "container",
         "height": 230,
@@ -270,7 +270,7 @@ def dumbbells(
     y = {"field": "row", "type": "nominal", "title": None, "sort": None,
          "scale": {"paddingInner": 0.35, "paddingOuter": 0.2},
          "axis": {"labelLimit": 120, "grid": False}}  # fmt: skip
-    told = [
+    tooltip = [
         {"field": "row", "title": "corruption"},
         {"field": "line", "title": "recipe"},
         {"field": "value", "title": "error %", "format": ".1f"},
@@ -290,7 +290,7 @@ def dumbbells(
              "encoding": {"x": {"field": "value", **x},
                           "yOffset": {"field": "line", "type": "nominal", "sort": list(series)},
                           "color": of["color"], "shape": of["shape"], "opacity": _FADED,
-                          "tooltip": told}},
+                          "tooltip": tooltip}},
         ],
     }  # fmt: skip
 
@@ -309,7 +309,7 @@ def heat_map(rows: Sequence[Spec], *, most: float, title: Sequence[str]) -> Spec
     }  # fmt: skip
     scale = {"domain": [-most, -most / 2, 0, most / 2, most], "range": list(CHANGE),
              "interpolate": "rgb", "clamp": True}  # fmt: skip
-    told = {"rate": "learning rate", "epochs": "epoch", "error": "error %", "start": "start %",
+    tooltip = {"rate": "learning rate", "epochs": "epoch", "error": "error %", "start": "start %",
             "unadapted": "unadapted %", "collapsed": "collapsed"}  # fmt: skip
     frame: Spec = {
         "transform": [{"filter": "datum.worse"}],
@@ -327,7 +327,7 @@ def heat_map(rows: Sequence[Spec], *, most: float, title: Sequence[str]) -> Spec
             {"mark": "rect",
              "encoding": {"fill": {"field": "gain", "type": "quantitative", "scale": scale,
                                    "legend": None},
-                          "tooltip": [{"field": f, "title": t} for f, t in told.items()]}},
+                          "tooltip": [{"field": f, "title": t} for f, t in tooltip.items()]}},
             *([frame] if any(row["worse"] for row in rows) else []),
             {"mark": {"type": "text", "fontSize": 11},
              "encoding": {"text": {"field": "words"},
@@ -344,7 +344,7 @@ def scatter(rows: Sequence[Spec], *, groups: Sequence[str]) -> Spec:
              for i in range(len(groups))]  # fmt: skip
     of = _series(groups, drawn)
     x, y = (axis(f"{name} %", low, high) for name in ("published", "measured"))
-    told = [{"field": "label", "title": "cell"}, {"field": "line", "title": "version"},
+    tooltip = [{"field": "label", "title": "cell"}, {"field": "line", "title": "version"},
             {"field": "published"}, {"field": "measured", "format": ".1f"}]  # fmt: skip
     return {
         "width": "container",
@@ -355,7 +355,7 @@ def scatter(rows: Sequence[Spec], *, groups: Sequence[str]) -> Spec:
             {"params": [_CLICKED], "mark": {"type": "point", "filled": True, "size": 50},
              "encoding": {"x": {"field": "published", **x}, "y": {"field": "measured", **y},
                           "color": of["color"], "shape": of["shape"], "opacity": _FADED,
-                          "tooltip": told}},
+                          "tooltip": tooltip}},
         ],
     }  # fmt: skip
 

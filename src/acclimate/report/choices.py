@@ -13,7 +13,7 @@ from acclimate.bench.record import Result
 from acclimate.bench.selection import DEV, LABEL_FREE, LEAVE_ONE_OUT, ORACLE, place_of, settings_of
 from acclimate.data.shift import Shift
 from acclimate.table import Entry, Table, number_entry
-from acclimate.text import AS_IT_IS, option_words, value_word
+from acclimate.text import DEFAULTS, option_words, value_word
 
 __all__ = [
     "Given",
@@ -46,7 +46,7 @@ class Given:
         """The options, or that each shift has its own."""
         if self.chosen.options is None:
             return f"options for each of {len(self.chosen.by_shift)} shifts"
-        return option_words(self.chosen.options.items(), none=AS_IT_IS)
+        return option_words(self.chosen.options.items(), none=DEFAULTS)
 
 
 def file_name(choices: Choices) -> str:
@@ -165,7 +165,7 @@ def choices_table(choices: Sequence[Choices], stored: Collection[tuple[str, str]
 def by_shift_table(choices: Sequence[Choices]) -> Table:
     """A row for each shift that has a choice of its own."""
     rows: list[list[Entry]] = [
-        [model, recipe, shift, option_words(options.items(), none=AS_IT_IS),
+        [model, recipe, shift, option_words(options.items(), none=DEFAULTS),
          number_entry(chosen.search.errors.get(shift), digits=2), file_name(each)]
         for each in choices
         for model, recipes in each.chosen.items()
@@ -186,7 +186,7 @@ def _row(model: str, recipe: str, chosen: Chosen, file: str) -> list[Entry]:
         different = len({tuple(options.items()) for options in chosen.by_shift.values()})
         words = f"for each of {len(chosen.by_shift)} shifts, {different} different"
     else:
-        words = option_words(chosen.options.items(), none=AS_IT_IS)
+        words = option_words(chosen.options.items(), none=DEFAULTS)
     return [
         "all models" if model == "*" else model,
         recipe,
@@ -281,19 +281,19 @@ def _regret_rows(
         number_entry(len(chosen.by_shift), digits=0),
         number_entry(search.error, digits=2),
     ]
-    told = False
+    known = False
     for given in given_for(choices, model, recipe):
         options = given.chosen.options
         if given.chosen.selection != DEV or options is None:
             continue
         error: float | None
         if _same_runs(given.chosen.search, search):
-            error, told = given.chosen.search.error, True
+            error, known = given.chosen.search.error, True
         else:
             error = error_on(results, options, model=model, recipe=recipe, search=search)
         words = f"the choice on hold-out corruptions ({given.file})"
         yield [*head, words, *_against(options, search.error, error)]
-    if labelled is not None and not told:
+    if labelled is not None and not known:
         oracle = "" if all(map(_held_out, search.chosen_on)) else " (oracle)"
         compared = _against(labelled.options, search.error, labelled.error)
         yield [*head, f"one choice by the labels of the same shifts{oracle}", *compared]
@@ -314,7 +314,7 @@ def _against(
     regret = None if free is None or error is None else free - error
     text = None if regret is None else f"{regret:+.2f}"
     return (
-        option_words(options.items(), none=AS_IT_IS),
+        option_words(options.items(), none=DEFAULTS),
         number_entry(error, digits=2),
         number_entry(regret, digits=2, text=text),
     )

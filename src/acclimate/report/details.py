@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from acclimate.bench.record import Result
-from acclimate.report.settings import Panel, Setting
+from acclimate.report.settings import Found, Panel
 from acclimate.table import Entry, Table, number_entry
 from acclimate.text import counted, option_words
 
@@ -19,7 +19,7 @@ _PEAK = "On the CPU the peak is of the process since it began, not of the job al
 _ELSEWHERE = "acclimate results STORE --export all.csv has them all"
 
 
-def runs_table(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> Table:
+def runs_table(found: Found) -> Table:
     """A row for each setting on each panel."""
     rows: list[list[Entry]] = []
     for panel, settings in found.items():
@@ -96,14 +96,14 @@ def _indented(text: str) -> str:
 
 
 def notes_table(results: Sequence[Result]) -> Table:
-    """What the runs said of themselves, and the guard's verdicts."""
+    """The notes of the runs, and the guard's verdicts."""
     counted: Counter[str] = Counter()
     for result in results:
         counted.update(result.record.notes)
         if result.record.verdict:
             counted[f"the guard's verdict: {result.record.verdict}"] += 1
     rows = [[note, number_entry(count, digits=0)] for note, count in counted.most_common()]
-    table = Table(name="notes", title="What the runs said", header=["note", "results"], rows=rows)
+    table = Table(name="notes", title="Notes of the runs", header=["note", "results"], rows=rows)
     return table.first(_NOTES, rest=_ELSEWHERE)
 
 
@@ -150,7 +150,7 @@ def _common(values: Iterable[object]) -> str:
     return _few({str(value) for value in values if value is not None}) or "–"
 
 
-def _versions(found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]) -> list[str]:
+def _versions(found: Found) -> list[str]:
     found_in = Counter(
         ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
         for settings in found.values()

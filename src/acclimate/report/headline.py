@@ -37,7 +37,7 @@ _UNSAID = {"coverage": "all", "mCE %": "–"}
 """Columns that are left out where every row has just this."""
 _ABOUT = (
     "Top-1 error in percent, averaged over severities, then corruptions, then seeds; ± is the "
-    "standard deviation over seeds. “After” is of the model handed back, “online” of the "
+    "standard deviation over seeds. “After” is of the model returned, “online” of the "
     "predictions made before each update of the first epoch, “unadapted” of the source model on "
     "the same images, “BN” of the recipe bn.",
     "Relative reduction: by how much of the unadapted error the error fell; below zero it rose.",
@@ -190,7 +190,7 @@ class _Baselines:
             return Cell(value=None)
         cell, places = self._table.cell(other), self.places[key]
         if self.places[other] <= places:
-            return cell  # if of fewer, that is said beside it
+            return cell  # if of fewer, its coverage stands beside it
         # A mean over all severities says nothing beside one over the highest.
         same = [row for place, row in self._rows[other] if place in places]
         if not same:

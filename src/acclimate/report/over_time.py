@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import floor
 from typing import TypeAlias
 
@@ -10,8 +10,8 @@ from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
 from acclimate.report.charts import Curve, Figure, Spec, axis, lines, looks, padded
 from acclimate.report.settings import (
+    Found,
     Panel,
-    Setting,
     choose,
     mean_error,
     mean_over_shifts,
@@ -23,13 +23,12 @@ from acclimate.text import counted
 
 __all__ = ["balance_figure", "error_figure"]
 
-_Found: TypeAlias = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
 _Values: TypeAlias = Callable[[Result], Sequence[float | None]]
 
 _ERROR, _LARGEST = "top-1 error %", "most frequent prediction %"
 
 
-def error_figure(panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()) -> Figure | None:
+def error_figure(panel: Panel, found: Found, *, choices: Sequence[Choices] = ()) -> Figure | None:
     """The error after each epoch (epoch 0: statistics alone), and before updates during it.
 
     Of a stream: of the predictions in each part of it, each made before its update.
@@ -88,9 +87,7 @@ def error_figure(panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
     )
 
 
-def balance_figure(
-    panel: Panel, found: _Found, *, choices: Sequence[Choices] = ()
-) -> Figure | None:
+def balance_figure(panel: Panel, found: Found, *, choices: Sequence[Choices] = ()) -> Figure | None:
     """How frequent the most frequent prediction is: over the epochs, or along a stream.
 
     A collapse drives it up.
@@ -138,7 +135,7 @@ def _epochs(last: float) -> Spec:
 
 
 def _along(
-    panel: Panel, found: _Found, choices: Sequence[Choices], value: str, *, scale: float
+    panel: Panel, found: Found, choices: Sequence[Choices], value: str, *, scale: float
 ) -> list[Curve]:
     """A value in each part of a stream."""
 

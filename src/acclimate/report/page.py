@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from acclimate._version import __version__
 from acclimate.bench import Condition, Store
@@ -26,7 +25,7 @@ from acclimate.report.over_time import balance_figure, error_figure
 from acclimate.report.practices import Practice, practices
 from acclimate.report.published import PublishedPoint, published_figure, published_points
 from acclimate.report.rates import rate_figure, rate_groups
-from acclimate.report.settings import Panel, Setting, choose, panels
+from acclimate.report.settings import Found, Panel, choose, panels
 from acclimate.report.shifts import dumbbell_figure, shift_tables
 from acclimate.table import Table
 from acclimate.text import counted
@@ -36,8 +35,6 @@ __all__ = ["Report", "Section", "build_report", "report_page"]
 _PANELS = 12
 _HEADLINE, _BY_SHIFT, _DATA = 400, 150, 150
 _REST = "narrow it with --where, or write all with --tables DIR"
-
-_Found: TypeAlias = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +222,7 @@ def _compared(points: Sequence[PublishedPoint]) -> str:
     return f"The numbers of the paper whose runs are in this store.{less}"
 
 
-def _shown(found: _Found) -> list[Panel]:
+def _shown(found: Found) -> list[Panel]:
     """The panels with the most results, in the order of their names."""
     most = sorted(found, key=lambda p: -sum(len(each) for each in found[p].values()))[:_PANELS]
     return [panel for panel in found if panel in most]
@@ -248,7 +245,7 @@ def _searches(choices: Sequence[Choices], done: Sequence[Result]) -> list[Sectio
     return [section]
 
 
-def _left_out(section: Section, found: _Found, more: int) -> Section:
+def _left_out(section: Section, found: Found, more: int) -> Section:
     """A section of several figures says how many others there would be."""
     left = len(found) - len(_shown(found))
     if not section.figures or section.name == "published" or (left <= 0 and more <= 0):

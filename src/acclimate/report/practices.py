@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from acclimate.bench.choices import Choices
 from acclimate.bench.job import UNADAPTED, Job, Options
 from acclimate.bench.record import Result
 from acclimate.report.choices import State, given_for, judged, searched_values
 from acclimate.report.rates import rate_of
-from acclimate.report.settings import Panel, Setting, compared, panel_words
+from acclimate.report.settings import Found, compared, panel_words
 from acclimate.text import option_words
 
 __all__ = ["Practice", "practices"]
 
-_Found: TypeAlias = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
 
 _ROBUST = (
     "augmix", "deepaug", "noisy-student", "noisystudent", "dino", "wsl", "self-ensembling",
@@ -41,7 +40,7 @@ class Practice:
     evidence: str
 
 
-def practices(found: _Found, choices: Sequence[Choices] = ()) -> list[Practice]:
+def practices(found: Found, choices: Sequence[Choices] = ()) -> list[Practice]:
     """All of them, in the paper's order; what choice files say of a search comes before the store.
 
     >>> [practice.state for practice in practices({})]
@@ -69,7 +68,7 @@ class _Of(NamedTuple):
     values: Callable[[Result], set[object]]
 
 
-def _selection(found: _Found, choices: Sequence[Choices]) -> Practice:
+def _selection(found: Found, choices: Sequence[Choices]) -> Practice:
     name = "Hyper-parameters chosen on hold-out corruptions"
     dev, test = _by_recipe(found, held_out=True), _by_recipe(found, held_out=False)
     adapted = {key: settings for key, settings in test.items() if key[1] not in _GRADIENT_FREE}
@@ -83,23 +82,23 @@ def _selection(found: _Found, choices: Sequence[Choices]) -> Practice:
         on_dev = compared(dev.get(key, {}))
         given = given_for(choices, key[0], key[1])
         if given:
-            state, said = judged(given, _reported(found, key))
-            by_state[state].append(f"{words}: {said}")
+            state, evidence = judged(given, _reported(found, key))
+            by_state[state].append(f"{words}: {evidence}")
         elif on_dev.tried > 1:
             lowest = on_dev.errors[on_dev.best]
             best = [options for options, error in on_dev.errors.items() if error <= lowest + 1e-6]
             reported = [options for options in best if options in settings]
             named = option_words((reported or best)[0], none="no options")
             less = f"{on_dev.left_out} left out as incomplete there"
-            said = f"{words}: {named} did best of {len(on_dev.errors)} on hold-out corruptions"
-            said += f" ({less})" if on_dev.left_out else ""
+            evidence = f"{words}: {named} did best of {len(on_dev.errors)} on hold-out corruptions"
+            evidence += f" ({less})" if on_dev.left_out else ""
             if len(on_dev.errors) == 1:
                 open_.append(f"{words}: nothing to compare {named} with on hold-out corruptions, "
                              f"{less}")  # fmt: skip
             elif reported:
-                agreed.append(said)
+                agreed.append(evidence)
             else:
-                broken.append(f"{said}, and is not among those run for the report")
+                broken.append(f"{evidence}, and is not among those run for the report")
         elif len(settings) > 1:
             broken.append(
                 f"{words}: {len(settings)} settings on what is reported, and no search on hold-out "
@@ -120,7 +119,7 @@ def _selection(found: _Found, choices: Sequence[Choices]) -> Practice:
 
 
 def _by_recipe(
-    found: _Found, *, held_out: bool
+    found: Found, *, held_out: bool
 ) -> dict[tuple[str, str, str], dict[Options, list[Result]]]:
     """Labelled results of each setting by model and recipe, of hold-out corruptions or others."""
     runs: dict[tuple[str, str, str], dict[Options, list[Result]]] = {}
@@ -135,7 +134,7 @@ def _by_recipe(
     return runs
 
 
-def _reported(found: _Found, key: tuple[str, str, str]) -> list[list[Job]]:
+def _reported(found: Found, key: tuple[str, str, str]) -> list[list[Job]]:
     """The jobs of a model, recipe and weights, by images other than hold-out corruptions."""
     model, recipe, weights = key
     by_panel = [
@@ -151,7 +150,7 @@ def _reported(found: _Found, key: tuple[str, str, str]) -> list[list[Job]]:
     return [jobs for jobs in by_panel if jobs]
 
 
-def _baselines(found: _Found) -> Practice:
+def _baselines(found: Found) -> Practice:
     name = "Simple baselines beside it"
     lacking, exempt, whole = [], [], 0
     learns = {
@@ -183,10 +182,10 @@ def _baselines(found: _Found) -> Practice:
     times = f"{whole} combinations" if whole > 1 else "the one combination"
     both = "The unadapted model, and bn where it changes anything," if exempt else ""
     both = both or "The unadapted model and bn"
-    said = f"{both} stand beside every recipe, for {times} of model and images."
+    evidence = f"{both} stand beside every recipe, for {times} of model and images."
     if exempt:
-        said += f" It changes nothing for {_listed(exempt)}"
-    return Practice(name=name, state="passed", evidence=said)
+        evidence += f" It changes nothing for {_listed(exempt)}"
+    return Practice(name=name, state="passed", evidence=evidence)
 
 
 def _restates(result: Result) -> bool:
@@ -201,7 +200,7 @@ def _restates(result: Result) -> bool:
     return start is None or before is None or abs(start - before) > _ROUNDING
 
 
-def _robust(found: _Found) -> Practice:
+def _robust(found: Found) -> Practice:
     name = "Robust source models among the models"
     models = {}
     for panel, settings in found.items():
@@ -233,19 +232,19 @@ def _searched(
         key = (result.job.recipe, result.job.model)
         if key in reported:
             tried.setdefault(key, set()).update(of.values(result))
-    few, said = [], []
+    few, several = [], []
     for (recipe, model), stored in tried.items():
-        told = searched_values(given_for(choices, model, recipe), of.option)
-        values, files = (stored, []) if told is None else told
+        searched = searched_values(given_for(choices, model, recipe), of.option)
+        values, files = (stored, []) if searched is None else searched
         by = f", says {' and '.join(files)}" if files else ""
         if len(values) < 2:
             one = "only the recipe's own" if files and not values else _one(values)
             few.append(f"{recipe} of {model}: {one}{by}")
         else:
-            said.append(f"{recipe} of {model}: {len(values)} {of.words} ({_some(values)}){by}")
+            several.append(f"{recipe} of {model}: {len(values)} {of.words} ({_some(values)}){by}")
     if few:
         return Practice(name=name, state="not passed", evidence=_listed(few))
-    return Practice(name=name, state="passed", evidence=_listed(said))
+    return Practice(name=name, state="passed", evidence=_listed(several))
 
 
 def _epochs(result: Result) -> set[object]:

@@ -88,7 +88,7 @@ def _point(
     settings: Sequence[Choices],
 ) -> PublishedPoint | None:
     same = [other for other in cells if other.table == cell.table]
-    # A run for one table may be longer than the cell asks for, and has its epoch on the way.
+    # A run for one table may be longer than the cell asks for, and has its epoch among its own.
     longer = (None, longest_runs(same), longest_runs(cells))
     for scope, choices, longest in product(scopes, settings, longer):
         plan = plan_cell(cell, available=available, scope=scope, choices=choices, longest=longest)
@@ -131,7 +131,7 @@ def _weights(results: Iterable[Result]) -> dict[str, str]:
     return {
         model: path
         for model, path in found
-        # Which of several weights the file holds cannot be told from here.
+        # Which of several weights the file holds cannot be known here.
         if sum(model == other for other, _ in wanted) <= 1 and Path(path).is_file()
     }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from acclimate.bench.record import Result
 from acclimate.bench.selection import states_of
 from acclimate.report.charts import Figure, Spec, heat_map
 from acclimate.report.settings import (
+    Found,
     Panel,
     Setting,
     fullest,
@@ -40,9 +41,7 @@ def rate_words(rate: float) -> str:
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 
 
-def rate_groups(
-    panel: Panel, found: Mapping[Panel, Mapping[Setting, Sequence[Result]]]
-) -> list[tuple[str, list[Result]]]:
+def rate_groups(panel: Panel, found: Found) -> list[tuple[str, list[Result]]]:
     """Runs that differ in learning rate and epochs alone, with a title; several rates each."""
     by_rest: dict[Setting, list[Result]] = {}
     for setting, results in found[panel].items():

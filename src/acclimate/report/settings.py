@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from acclimate.bench.choices import Choices
 from acclimate.bench.job import STATIONARY, UNADAPTED, Options
@@ -16,6 +16,7 @@ from acclimate.report.choices import given_for
 from acclimate.text import option_words
 
 __all__ = [
+    "Found",
     "Panel",
     "Setting",
     "Shown",
@@ -61,6 +62,10 @@ class Setting(NamedTuple):
 
     recipe: str
     options: Options = ()
+
+
+Found: TypeAlias = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
+"""Results by panel and setting."""
 
 
 def panel_of(result: Result) -> Panel:
@@ -120,7 +125,7 @@ def panel_words(panel: Panel, among: Iterable[Panel]) -> str:
         "group": _GROUPS[panel.group],
         "split": f"split {panel.split or 'the first'}",
         "images": f"{panel.images:,} images" if panel.images else "all images",
-        "preset": f"made as {panel.preset}" if panel.preset else "not made on the way",
+        "preset": f"made as {panel.preset}" if panel.preset else "not made on the fly",
         "draw": f"draw {panel.draw}",
         "order": panel.order or STATIONARY,
     }.items():
@@ -241,7 +246,7 @@ class Shown:
 
 def choose(
     panel: Panel,
-    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    found: Found,
     *,
     choices: Sequence[Choices] = (),
 ) -> list[Shown]:
@@ -267,7 +272,7 @@ def choose(
         elif on_dev.tried > 1:
             best, why = on_dev.best, "best on hold-out corruptions" + _without(on_dev.left_out)
         elif any(not setting.options for setting in settings):
-            best, why = Setting(recipe), "the recipe as it is, without options"
+            best, why = Setting(recipe), "the recipe's defaults, without options"
         else:
             by_shown_error = True
             shown = compared({setting: found[panel][setting] for setting in settings})
@@ -284,7 +289,7 @@ def choose(
 
 def side_by_side(
     panel: Panel,
-    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    found: Found,
     *,
     choices: Sequence[Choices] = (),
 ) -> tuple[list[Shown], list[str]]:

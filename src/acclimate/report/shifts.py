@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from acclimate.bench import Condition, Store, corruption_table
 from acclimate.bench.choices import Choices
@@ -20,8 +20,8 @@ from acclimate.report.headline import (
     done_in,
 )
 from acclimate.report.settings import (
+    Found,
     Panel,
-    Setting,
     mean_over_shifts,
     panel_words,
     setting_words,
@@ -60,7 +60,7 @@ def _shift_table(store: Store, where: Sequence[Condition], group: str) -> Table 
     severities = ", ".join(map(str, shown.severities))
     return Table(
         name="by-corruption" if group == "test" else f"by-corruption-{GROUPS[group].split()[0]}",
-        title=f"Top-1 error % of the model handed back, {GROUPS[group]} images"
+        title=f"Top-1 error % of the model returned, {GROUPS[group]} images"
         + (f", severity {severities}" if severities else ""),
         header=[
             *shown.rows,
@@ -74,7 +74,7 @@ def _shift_table(store: Store, where: Sequence[Condition], group: str) -> Table 
 
 def dumbbell_figure(
     panel: Panel,
-    found: Mapping[Panel, Mapping[Setting, Sequence[Result]]],
+    found: Found,
     *,
     choices: Sequence[Choices] = (),
 ) -> Figure | None:
