@@ -117,3 +117,12 @@ def test_what_can_be_listed(capfd):
         ["frost", "test"],
         ["fog", "test"],
     ]
+
+
+def test_a_model_that_cannot_take_the_images_is_a_message(tmp_path, capfd):
+    np.savez(tmp_path / "colour.npz", images=np.zeros((4, 9, 9, 3), np.uint8), labels=[0, 1, 2, 3])
+    words = ["--model", "acclimate:digits", "--images", str(tmp_path / "colour.npz")]
+    assert main(["evaluate", *words, "--size", "8", "--quiet", "--device", "cpu"]) == 2
+    err = capfd.readouterr().err
+    assert "the model failed on images of shape 1 × 3 × 8 × 8" in err
+    assert "Traceback" not in err

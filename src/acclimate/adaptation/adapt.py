@@ -29,7 +29,7 @@ from acclimate.methods.registry import get_recipe
 from acclimate.models import LoadedModel, as_loaded
 from acclimate.models.device import choose_device, copy_model, floating_dtype
 from acclimate.models.layers import batch_norm_layers
-from acclimate.models.outputs import logits_of
+from acclimate.models.outputs import number_of_outputs
 from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
@@ -238,16 +238,7 @@ def _try_out(
 ) -> Tensor:
     """Run the model on one image: does it take these images, do classes and labels fit?"""
     batch = next(iter(batches(images, batch_size=1, order=torch.tensor([0]), device=device)))
-    try:
-        with torch.no_grad():
-            returned = model(batch.images.to(floating_dtype(model)))
-    except Exception as error:
-        shape = " × ".join(map(str, batch.images.shape))
-        raise AcclimateError(
-            f"the model failed on images of shape {shape} (images × channels × height × width): "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    classes = logits_of(returned).shape[1]
+    classes = number_of_outputs(model, batch.images.to(floating_dtype(model)))
     if class_names is not None and len(class_names) != classes:
         raise AcclimateError(
             f"expected as many class names as the model has outputs ({classes}), "

@@ -24,7 +24,7 @@ from acclimate.metrics import (
 from acclimate.models import LoadedModel
 from acclimate.models.device import choose_device, floating_dtype
 from acclimate.models.layers import batch_norm_layers
-from acclimate.models.outputs import logits_of
+from acclimate.models.outputs import logits_of, number_of_outputs
 from acclimate.result import AdaptationResult
 from acclimate.text import Score, Speed
 
@@ -117,10 +117,9 @@ def evaluate(
 
     buffer = PredictionBuffer(score)
     for number, batch in enumerate(passes.batches(title)):
-        logits = logits_of(model(batch.images))
         if number == 0:
-            _check_labels(images, logits.shape[1])
-        buffer.add(logits, batch.rows)
+            _check_labels(images, number_of_outputs(model, batch.images[:1]))
+        buffer.add(logits_of(model(batch.images)), batch.rows)
     buffer.flush()
     return Evaluation(
         errors=errors, calibration=calibration, predictions=predictions.cpu(), labels=images.labels

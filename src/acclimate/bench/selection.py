@@ -486,7 +486,7 @@ def _options(seen: _Seen) -> dict[str, Value]:
 _RATE = "optimizer.lr"
 LEGEND = (
     "* chosen; † collapsed somewhere: fewer than half of the classes in use; div: diverged; "
-    "epoch 0: before anything is learnt"
+    "epoch 0: before learning"
 )
 
 

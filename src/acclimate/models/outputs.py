@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["Outputs", "find_classifier", "logits_of"]
+__all__ = ["Outputs", "find_classifier", "logits_of", "number_of_outputs"]
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,17 @@ def find_classifier(model: nn.Module) -> tuple[str, nn.Module]:
             f"found no linear layer in {type(model).__name__} to be the classifier"
         )
     return (linear or pointwise)[-1]
+
+
+def number_of_outputs(model: nn.Module, images: Tensor) -> int:
+    """Run a model on an image to see whether it accepts it, and how many classes it predicts."""
+    try:
+        with torch.no_grad():
+            returned = model(images)
+    except Exception as error:
+        shape = " × ".join(map(str, images.shape))
+        raise AcclimateError(
+            f"the model failed on images of shape {shape} (images × channels × height × width): "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return logits_of(returned).shape[1]
