@@ -17,7 +17,6 @@ from acclimate.models.networks.digits import load_digits_model
 
 IMAGES, LABELS = (part[:70] for part in digits("held-out", shifted=True))
 ROOM = IMAGES.size
-NONE = torch.zeros(0, dtype=torch.int64)
 
 
 def passes_over(*, labels: bool = True, room: int | None = None, device: str = "cpu") -> Passes:
@@ -44,17 +43,6 @@ def test_predictions_are_those_of_each_image_whatever_the_order(room):
         torch.testing.assert_close(predictions.confidence, logits.softmax(dim=1).amax(dim=1))
         assert scores.error == tally.scores().error
         assert scores.agreement == tally.scores().agreement
-
-
-def test_classes_of_another_model_replace_those_before():
-    passes = passes_over()
-    (batch, *_) = passes.batches("")
-    first, second = torch.arange(70), torch.arange(70).flip(0)
-    for classes in (first, second, first):
-        found = passes.of(classes, batch.rows)
-        assert found is not None
-        assert torch.equal(found, classes[:16])
-    assert passes.of(NONE, batch.rows) is None
 
 
 def test_no_labels_no_scores():

@@ -106,10 +106,6 @@ class Passes:
         labels = self.images.labels
         return None if labels is None else labels.to(self.device)
 
-    @cached_property
-    def _classes(self) -> _Moved:
-        return _Moved(self.device)
-
     def batches(
         self, title: str, *, order: Tensor | None = None, start: int = 0
     ) -> Iterator[Batch]:
@@ -145,16 +141,15 @@ class Passes:
         """True classes of some images, for scoring, where there are any."""
         return None if self._labels is None else self._labels[rows]
 
-    def of(self, classes: Tensor, rows: Tensor) -> Tensor | None:
-        """The classes of some images, given those of all; None when there are none."""
-        return self._classes.of(classes)[rows] if len(classes) else None
-
     def score(self, tally: Tally, logits: Tensor, rows: Tensor, *, source: Tensor) -> Tensor:
-        """Add the predictions of some images to a tally; the predicted classes."""
+        """Add the predictions of some images to a tally; the predicted classes.
+
+        ``source`` are the source model's classes of all images, on the device, or empty.
+        """
         return tally.update(
             logits,
             labels=self.labels_of(rows),
-            source=self.of(source, rows),
+            source=source[rows] if len(source) else None,
             scoring=self.images.scoring,
         )
 
@@ -171,7 +166,7 @@ class Passes:
 
         All of it stays on the device to the end of the pass: no batch waits for the one before.
         """
-        tally = Tally()
+        tally, source = Tally(), source.to(self.device)
         classes = torch.zeros(len(self.images), dtype=torch.int64, device=self.device)
         confidence = torch.zeros(len(self.images), device=self.device)
 
@@ -184,16 +179,3 @@ class Passes:
             buffer.add(self.whole(forward(batch), batch), batch.rows)
         buffer.flush()
         return Predictions(classes.cpu(), confidence.cpu()), tally.scores()
-
-
-class _Moved:
-    """The last tensor asked for, on the device: it is copied once, not with every batch."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._last: tuple[Tensor, Tensor] | None = None
-
-    def of(self, tensor: Tensor) -> Tensor:
-        if self._last is None or self._last[0] is not tensor:
-            self._last = tensor, tensor.to(self._device)
-        return self._last[1]

@@ -69,6 +69,7 @@ class AdaptationRun:
         self.watch = Watch()
         self.tally = Tally()
         self._buffer = PredictionBuffer(self._score)
+        self._source = self.progress.source_classes  # on the device while an epoch runs
         self._pool: StatisticsPool | None = None
         self._batch_classes: Tensor | None = None
 
@@ -165,6 +166,7 @@ class AdaptationRun:
 
     def _epoch(self) -> None:
         learner, progress = self.learner, self.progress
+        self._source = progress.source_classes.to(self.passes.device)
         if progress.batch == 0:
             learner.start_epoch()
             self.tally = Tally()
@@ -188,13 +190,13 @@ class AdaptationRun:
             self.tally.add_loss(result.loss * len(logits), images=len(logits))
         if self.guard.action == "off":
             return
-        source = self.passes.of(self.progress.source_classes, batch.rows)
+        source = self._source[batch.rows] if len(self._source) else None
         self.watch.see(logits, result.loss, source_classes=source)
         if self.watch.steps >= self.guard.check_every:
             self._check()
 
     def _score(self, logits: Tensor, rows: Tensor) -> None:
-        self.passes.score(self.tally, logits, rows, source=self.progress.source_classes)
+        self.passes.score(self.tally, logits, rows, source=self._source)
 
     def _check(self) -> None:
         """Let the guard judge the steps since the last check, and take its action."""
