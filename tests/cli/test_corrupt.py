@@ -63,7 +63,7 @@ def test_a_folder_in_the_layout_of_imagenet(here):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("nowhere out --preset cifar", "no such folder or file: nowhere; check SRC"),
         ("clean.npz out --preset cifar --shift fob", "did you mean 'fog'"),
@@ -75,14 +75,14 @@ def test_a_folder_in_the_layout_of_imagenet(here):
         ("photos out --preset imagenet --size 0", "expected size"),
     ],
 )
-def test_mistakes(words, said, here, capfd):
+def test_mistakes(words, message, here, capfd):
     before = sorted(here.rglob("*"))
     assert corrupt(*words.split()) == 2
-    assert said in capfd.readouterr().err.splitlines()[-1]
+    assert message in capfd.readouterr().err.splitlines()[-1]
     assert sorted(here.rglob("*")) == before
 
 
-def test_killed_and_gone_on_with(here):
+def test_killed_and_resumed(here):
     np.savez("many.npz", images=np.tile(IMAGES, (700, 1, 1, 1)))
     words = ["corrupt", "many.npz", "out", "--preset", "cifar", "--shift", "glass_blur", "--quiet"]
     command = [sys.executable, "-m", "acclimate", *words]

@@ -132,7 +132,7 @@ def test_floats_that_look_like_bytes_are_warned_about():
         open_images(np.linspace(0, 255, 48, dtype=np.float32).reshape(1, 3, 4, 4))
 
 
-def test_an_open_source_is_handed_through():
+def test_an_open_source_is_returned_unchanged():
     source = open_images(torch.zeros(2, 3, 4, 4))
     assert open_images(source) is source
 

@@ -47,7 +47,7 @@ def test_words_for_many():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "at least one shift"),
         (["fob"], "did you mean 'fog'"),
@@ -56,8 +56,8 @@ def test_words_for_many():
         (["fog:1.0"], "got 'fog:1.0'"),
     ],
 )
-def test_words_for_none(words, said):
-    with pytest.raises(AcclimateError, match=said):
+def test_words_for_none(words, message):
+    with pytest.raises(AcclimateError, match=message):
         choose_shifts(words)
 
 
@@ -140,7 +140,7 @@ def test_a_tree_of_jpeg_files_that_the_loader_opens(tmp_path):
     assert opened.labels.tolist() == [0, 0, 1, 1]
 
 
-def test_arrays_become_numbered_files_in_folders_of_their_labels(tmp_path):
+def test_arrays_become_files_by_index_in_folders_of_their_labels(tmp_path):
     write(tmp_path / "c", "contrast:1", preset="imagenet", data=source(3))
     assert files(tmp_path / "c/contrast/1") == ["1/1.JPEG", "2/2.JPEG", "3/0.JPEG"]
 
@@ -148,7 +148,7 @@ def test_arrays_become_numbered_files_in_folders_of_their_labels(tmp_path):
 # The manifest, and going on.
 
 
-def test_the_manifest_says_how_it_was_made(tmp_path):
+def test_the_manifest_records_how_it_was_made(tmp_path):
     write(tmp_path / "c", "fog", "frost:1", seed=5)
     record = json.loads((tmp_path / "c" / "manifest.json").read_text())
     assert (record["preset"], record["seed"], record["images"]) == ("cifar", 5, 7)
@@ -167,17 +167,17 @@ def test_more_can_be_added_and_what_is_there_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("preset", ["cifar", "imagenet"])
-def test_a_run_that_failed_half_way_goes_on(preset, tmp_path, monkeypatch):
+def test_a_run_that_failed_half_way_resumes(preset, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     write(whole, "glass_blur", preset=preset)
     real = corrupt_indexed
     calls = []
 
-    def failing(images, numbers, *args, **options):
-        calls.append(len(numbers))
+    def failing(images, indices, *args, **options):
+        calls.append(len(indices))
         if len(calls) == 8:
             raise OSError(28, "No space left on device")
-        return real(images, numbers, *args, **options)
+        return real(images, indices, *args, **options)
 
     monkeypatch.setattr("acclimate.data.corrupted.corrupt_indexed", failing)
     with pytest.raises(AcclimateError, match=r"No space left.*same call resumes"):
@@ -192,7 +192,7 @@ def test_a_run_that_failed_half_way_goes_on(preset, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"seed": 1}, "made with seed 0, now it is 1"),
         ({"preset": "imagenet"}, "made with preset cifar, now it is imagenet"),
@@ -201,14 +201,14 @@ def test_a_run_that_failed_half_way_goes_on(preset, tmp_path, monkeypatch):
         ({"labels": None}, r"made with labels .* now it is None"),
     ],
 )
-def test_another_set_is_not_mixed_in(change, said, tmp_path):
+def test_another_set_is_not_mixed_in(change, message, tmp_path):
     write(tmp_path / "c", "fog")
     before = files(tmp_path / "c")
     if "data" in change:
         change = {"data": source(change["data"])}
     if "labels" in change:
         change = {"data": source(labels=change["labels"])}
-    with pytest.raises(AcclimateError, match=said):
+    with pytest.raises(AcclimateError, match=message):
         write(tmp_path / "c", "snow", **change)
     assert files(tmp_path / "c") == before
 
@@ -258,7 +258,7 @@ def test_no_two_images_share_a_file(tmp_path):
     assert len(files(tmp_path.parent / "made" / "fog" / "1")) == 4
 
 
-def test_class_folders_are_numbered_for_arrays(tmp_path):
+def test_class_folders_become_indices_for_arrays(tmp_path):
     for index, name in enumerate(("dog/1.png", "cat/2.png", "dog/3.png")):
         path = tmp_path / "photos" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -319,7 +319,7 @@ def test_a_broken_manifest_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"preset": "cifar10"}, "did you mean 'cifar'"),
         ({"seed": -1}, "seed >= 0, got -1"),
@@ -328,7 +328,7 @@ def test_a_broken_manifest_is_named(tmp_path):
         ({"data": open_images(IMAGES[:, :3], preprocessing=Preprocessing(size=(3, 32)))}, "4 px"),
     ],
 )
-def test_absurd_options(options, said, tmp_path):
-    with pytest.raises(AcclimateError, match=said):
+def test_absurd_options(options, message, tmp_path):
+    with pytest.raises(AcclimateError, match=message):
         write(tmp_path / "c", "fog", **options)
     assert not (tmp_path / "c").exists()

@@ -210,7 +210,7 @@ def test_a_loaders_own_sampler_is_ignored_out_loud():
         lambda: ({"image": FLOATS[i : i + 4], "label": LABELS[i : i + 4]} for i in (0, 4)),
     ],
 )
-def test_streams_of_items_or_batches_are_read_into_memory_and_said_so(stream):
+def test_streams_of_items_or_batches_are_read_into_memory_with_a_warning(stream):
     with pytest.warns(AcclimateWarning, match="read into memory") as caught:
         source = open_images(stream())
     assert len(caught) == 1

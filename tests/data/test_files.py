@@ -43,7 +43,7 @@ def test_files_are_found_in_all_subfolders_sorted_whatever_their_case(tmp_path):
     assert source.skipped == []
 
 
-def test_images_of_all_sizes_are_read_by_number_as_uint8(tmp_path):
+def test_images_of_all_sizes_are_read_by_index_as_uint8(tmp_path):
     for value in range(4):
         save(tmp_path / f"{value}.png", value * 10, size=(5 + value, 20 - value))
     images = open_quietly(tmp_path).read(torch.tensor([3, 1]))
@@ -197,7 +197,7 @@ def test_a_quick_opening_shows_no_progress_bar(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_images_of_kinds_that_are_not_read_are_told(tmp_path: Path) -> None:
+def test_images_of_kinds_that_are_not_read_are_reported(tmp_path: Path) -> None:
     for name in ("one.HEIC", "two.heic", "three.avif", "notes.txt"):
         (tmp_path / name).write_bytes(b"x")
     save(tmp_path / "four.png")

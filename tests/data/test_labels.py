@@ -1,4 +1,4 @@
-"""Folder names and numbers become classes of the model, or a plain answer why not."""
+"""Folder names and indices become classes of the model, or an error that tells why not."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_reading_runs_ahead_but_not_away():
     while source.reads < 4 and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.05)
-    assert source.reads == 4  # one handed out, two waiting, one in the thread's hands
+    assert source.reads == 4  # one yielded, two waiting, one held by the thread
     found.close()
 
 

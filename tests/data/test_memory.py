@@ -9,7 +9,7 @@ from acclimate.data.memory import available_memory, cache_budget, device_budget
 from acclimate.errors import AcclimateError
 
 
-def test_a_third_of_what_is_available_unless_told():
+def test_a_third_of_what_is_available_unless_given():
     assert available_memory() > 0
     assert 0 < cache_budget(None) <= available_memory() // 2
     assert cache_budget(0) == 0

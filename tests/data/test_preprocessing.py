@@ -114,7 +114,7 @@ def test_a_image_without_pixels_is_refused():
         Preprocessing(size=(4, 4)).fit(Image.new("RGB", (0, 4)))
 
 
-def test_describe_says_what_is_done():
+def test_describe_lists_what_is_done():
     text = Preprocessing(size=(8, 9), resize=16, squash=True).describe()
     assert "both sides to 16 px (bilinear), centre 8×9" in text
     assert Preprocessing(size=(8, 9)).describe().startswith("8×9, mean")

@@ -100,7 +100,7 @@ def test_what_a_resumed_epoch_left_out_is_read_when_it_comes_up():
     assert sorted(source.numbers) == sorted(order[:10].tolist())
 
 
-def test_what_was_read_ahead_but_never_handed_out_is_not_taken_for_kept():
+def test_what_was_read_ahead_but_never_yielded_is_not_taken_for_kept():
     source, resident = Counting(), roomy()
     found = batches(source, batch_size=5, prefetch=2, resident=resident)
     next(found)
@@ -159,7 +159,7 @@ def test_changing_a_batch_does_not_change_what_is_kept():
             batch.images.zero_()
 
 
-def test_on_a_cpu_nothing_is_kept_unless_told():
+def test_on_a_cpu_nothing_is_kept_unless_asked():
     source, resident = Counting(), Resident(N, device="cpu")
     for _ in range(2):
         list(batches(source, batch_size=6, resident=resident))

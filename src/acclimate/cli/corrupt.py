@@ -63,7 +63,7 @@ _SIDES = {"imagenet": (256, 224), "cifar": (32, 32)}
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the data set and say what was made."""
+    """Write the data set and print what was made."""
     from acclimate.data.corrupted import check_call, write_corrupted
 
     shifts, out = args.shift or ["all"], Path(args.out).expanduser()
@@ -98,7 +98,7 @@ def _open(args: argparse.Namespace) -> ImageSource:
     path = Path(args.source).expanduser()
     if path.suffix.lower() in (".npy", ".npz"):
         if args.size is not None:
-            raise AcclimateError("--size is for folders; the images of an array stay as they are")
+            raise AcclimateError("--size is for folders; the images of an array keep their size")
         images, labels = load_arrays(path)
         channels, height, width = channels_first(images).shape[1:]
         mean, std = (0.0,) * channels, (1.0,) * channels

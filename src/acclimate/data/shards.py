@@ -20,7 +20,7 @@ from acclimate.data.labels import ClassList, Labels, check_labels, labels_of_pat
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
-__all__ = ["Sample", "ShardSource", "expand_shards", "index_shard"]
+__all__ = ["ShardSource", "expand_shards"]
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _BLOCK = 512
@@ -34,7 +34,7 @@ _COMPRESSED = {
 
 
 @dataclass(frozen=True)
-class Sample:
+class _Sample:
     """One sample of a shard.
 
     Attributes:
@@ -107,7 +107,7 @@ def _choices(inside: str) -> list[str]:
     return [str(number).zfill(len(ends[1])) for number in range(first, last + 1)]
 
 
-def index_shard(path: Path) -> list[Sample]:
+def _index_shard(path: Path) -> list[_Sample]:
     """The samples of one tar file, in the order in which they begin in it.
 
     Raises:
@@ -172,18 +172,18 @@ def _enter(
     files[ending.lower()] = member
 
 
-def _sample(path: Path, key: str, files: dict[str, tarfile.TarInfo], end: int) -> Sample:
+def _sample(path: Path, key: str, files: dict[str, tarfile.TarInfo], end: int) -> _Sample:
     found = [ending for ending in files if f".{ending}" in EXTENSIONS]
     if len(found) > 1:
         raise AcclimateError(
             f"expected one image in each sample, {key} in {path} has {', '.join(found)}"
         )
     if not found:
-        return Sample(path, key, problem=f"no image (only {', '.join(sorted(files))})")
+        return _Sample(path, key, problem=f"no image (only {', '.join(sorted(files))})")
     image = files[found[0]]
     if image.offset_data + image.size > end:
         raise AcclimateError(f"{path} is cut short within {image.name}; get the shard again")
-    return Sample(path, key, image.offset_data, image.size, _label(path, key, files))
+    return _Sample(path, key, image.offset_data, image.size, _label(path, key, files))
 
 
 def _label(path: Path, key: str, files: dict[str, tarfile.TarInfo]) -> int:
@@ -228,7 +228,7 @@ class ShardSource(EncodedSource):
     ) -> None:
         shards = _distinct([Path(path) for path in paths])
         bar = tqdm(shards, desc="shards", unit="", delay=1, disable=not progress)
-        samples = [sample for path in bar for sample in index_shard(path)]
+        samples = [sample for path in bar for sample in _index_shard(path)]
         if not samples:
             raise AcclimateError(f"expected samples in {len(shards)} shards, found none")
         class_names: tuple[str, ...] | None = None
@@ -265,7 +265,7 @@ def _distinct(paths: list[Path]) -> list[Path]:
     return paths
 
 
-def _names(samples: Sequence[Sample]) -> list[str]:
+def _names(samples: Sequence[_Sample]) -> list[str]:
     """Names that tell samples apart: shards by file name, or by path where file names repeat."""
     shards = {sample.shard for sample in samples}
     short = len({shard.name for shard in shards}) == len(shards)
@@ -275,7 +275,7 @@ def _names(samples: Sequence[Sample]) -> list[str]:
     ]
 
 
-def _fetch(sample: Sample) -> bytes:
+def _fetch(sample: _Sample) -> bytes:
     if sample.problem is not None:
         raise UnreadableImageError(sample.problem)
     with sample.shard.open("rb") as file:

@@ -32,7 +32,7 @@ def test_folders_are_listed_and_nothing_is_decoded(name, tmp_path):
         check_dataset(name, tmp_path)
 
 
-def test_v2_is_listed_by_number(tmp_path):
+def test_v2_is_listed_by_index(tmp_path):
     class_folders(tmp_path / "imagenetv2-matched-frequency-format-val", ["0", "1"], each=10)
     broken_images(tmp_path)
     check_dataset("imagenetv2", tmp_path, incomplete=True)

@@ -113,7 +113,7 @@ def test_a_wrong_count_is_refused(tmp_path):
         open_dataset("cifar10", tmp_path)
 
 
-def test_nothing_there_says_what_to_get(tmp_path):
+def test_nothing_there_tells_what_to_get(tmp_path):
     with pytest.raises(AcclimateError, match=r"163 MiB(?s:.*)cs\.toronto\.edu") as error:
         open_dataset("cifar10", tmp_path)
     assert "cifar-10-batches-bin" in str(error.value)
@@ -211,7 +211,7 @@ def test_a_severity_is_its_rows(tmp_path, folder, labels):
 
 
 @pytest.mark.parametrize("manifest", [None, {"images": 5}, {"images": "4"}, [4]])
-def test_fewer_images_than_published_are_refused_unless_promised(tmp_path, manifest):
+def test_fewer_images_than_published_are_refused_unless_in_the_manifest(tmp_path, manifest):
     write_corrupted(tmp_path)
     if manifest is not None:
         promise(tmp_path, manifest)

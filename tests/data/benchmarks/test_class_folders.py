@@ -48,7 +48,7 @@ def test_a_link_to_nothing_counts_and_is_named_when_read(tmp_path):
     assert any(f"{names[0]}/lost.JPEG: No such file" in text for text in texts)
 
 
-def test_a_source_reads_the_files_it_is_told_to_in_their_order(tmp_path):
+def test_a_source_reads_the_files_it_is_given_in_their_order(tmp_path):
     for name in ("a.JPEG", "b.JPEG", "c.JPEG"):
         write_image(tmp_path / name)
     options = {"preprocessing": TINY, "progress": False}

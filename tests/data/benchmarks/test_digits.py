@@ -145,7 +145,7 @@ def test_usps_as_npz_with_the_published_count(tmp_path):
     assert missing_parts("usps", tmp_path) == ["usps.bz2"]
 
 
-def test_usps_in_h5_is_not_read_and_says_so(tmp_path):
+def test_usps_in_h5_is_refused_with_the_reason(tmp_path):
     (tmp_path / "usps.h5").write_bytes(b"")
     with pytest.raises(AcclimateError, match=r"expected usps\.t\.bz2 (?s:.*)h5py would be needed"):
         open_dataset("usps", tmp_path)

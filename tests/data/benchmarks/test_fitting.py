@@ -42,7 +42,7 @@ def cifar10(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "names", "classes", "said"),
+    ("dataset", "names", "classes", "message"),
     [
         ("cifar10", CIFAR10_CLASSES, imagenet_classes(), "10 classes and 1,000"),
         ("stl10", STL10_CLASSES, ClassList(CIFAR10_CLASSES), "class 1 is 'bird', in the model"),
@@ -50,8 +50,8 @@ def cifar10(tmp_path):
         ("mnist", DIGITS, imagenet_classes(), "10 classes and 1,000"),
     ],
 )
-def test_other_classes_are_refused(dataset, names, classes, said):
-    with pytest.raises(AcclimateError, match=said) as caught:
+def test_other_classes_are_refused(dataset, names, classes, message):
+    with pytest.raises(AcclimateError, match=message) as caught:
         check_classes_fit(find_dataset(dataset), named_images(names), classes)
     assert f"choose a model for {dataset}" in str(caught.value)
 
@@ -82,12 +82,12 @@ def test_the_same_classes_are_taken_and_what_nobody_knows(dataset, names, classe
         ("imagenet", WORDNET[:3], ClassList(NAMES, ids=tuple(f"x{each}" for each in WORDNET))),
     ],
 )
-def test_names_that_have_nothing_in_common_are_said(dataset, names, classes):
+def test_names_that_have_nothing_in_common_are_a_warning(dataset, names, classes):
     with pytest.warns(AcclimateWarning, match=f"no class of {dataset} .* is known to the model"):
         check_classes_fit(find_dataset(dataset), named_images(names), classes)
 
 
-def test_a_map_says_itself_what_fits():
+def test_a_map_has_its_own_check():
     images = named_images(("a", "b"))
     images.scoring = Scoring(label_of=torch.zeros(1000, dtype=torch.int64))
     check_classes_fit(find_dataset("imagenet-r"), images, imagenet_classes())

@@ -28,7 +28,7 @@ def two_each(monkeypatch):
 
 
 @pytest.mark.parametrize("inside", ["val", "ILSVRC/Data/CLS-LOC/val", "."])
-def test_class_folders_are_numbered_as_models_do(two_each, tmp_path, inside):
+def test_class_folders_are_indexed_as_models_do(two_each, tmp_path, inside):
     class_folders(tmp_path / "root" / inside, IDS, each=2)
     source = open_tiny(tmp_path / "root")
     assert len(source) == 2000
@@ -40,7 +40,7 @@ def test_class_folders_are_numbered_as_models_do(two_each, tmp_path, inside):
     assert source.read(torch.tensor([1999])).shape == (1, 3, 8, 8)
 
 
-def test_the_digest_does_not_hang_on_where_the_class_folders_lie(tmp_path):
+def test_the_digest_does_not_depend_on_where_the_class_folders_lie(tmp_path):
     for base in (tmp_path / "a", tmp_path / "b" / "val"):
         write_image(base / IDS[3] / "1.JPEG", 9)
     digests = set()
@@ -117,7 +117,7 @@ def test_other_files_do_not_count(two_each, tmp_path):
     assert len(open_tiny(tmp_path)) == 2000
 
 
-def test_a_folder_with_nothing_of_it_says_how_to_get_it(tmp_path):
+def test_a_folder_with_nothing_of_it_tells_how_to_get_it(tmp_path):
     (tmp_path / "train").mkdir()
     with pytest.raises(
         AcclimateError, match=r"found no class folders[\s\S]*6\.7 GB[\s\S]*image-net"
@@ -171,7 +171,7 @@ def test_one_folder_without_a_solution_is_refused(flat):
         open_tiny(flat, incomplete=True)
 
 
-def test_the_numbers_of_the_development_kit_are_not_taken_for_ours(flat):
+def test_the_indices_of_the_development_kit_are_not_taken_for_ours(flat):
     (flat / SOLUTION).unlink()
     (flat / "ILSVRC2012_validation_ground_truth.txt").write_text("490\n361\n171\n")
     with pytest.raises(AcclimateError, match="order of the development kit"):

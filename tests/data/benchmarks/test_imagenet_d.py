@@ -30,7 +30,7 @@ FIRST = [name.split(",")[0].strip() for name in IMAGENET.names]
 PAPER = {1: 102, 2: 32, 3: 13, 4: 3, 5: 5, 6: 1, 7: 1, 8: 2, 13: 1, 28: 2, 39: 1, 132: 1}
 
 
-def answer(name: str) -> str | None:
+def folder_of(name: str) -> str | None:
     """The ImageNet-D class an ImageNet class, given by its first name, counts as."""
     assert FIRST.count(name) == 1, name
     label = int(label_of_output()[FIRST.index(name)])
@@ -141,7 +141,7 @@ def test_families():
     ],
 )
 def test_known_mistakes_are_not_in_the_map(name):
-    assert answer(name) is None
+    assert folder_of(name) is None
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_known_mistakes_are_not_in_the_map(name):
         ("trailer truck", "truck"),  # also called tractor trailer
     ],
 )
-def test_easily_mistaken_classes_answer_the_right_folder(name, folder):
-    assert answer(name) == folder
+def test_easily_mistaken_classes_map_to_the_right_folder(name, folder):
+    assert folder_of(name) == folder
 
 
 def test_label_of_output_is_the_map():

@@ -58,7 +58,7 @@ def test_imagenet_a_whole(tmp_path):
 
 
 @pytest.mark.parametrize("inside", ["imagenet-r", "."])
-def test_imagenet_r_is_labelled_by_imagenets_numbers(tmp_path, inside):
+def test_imagenet_r_is_labelled_by_imagenets_indices(tmp_path, inside):
     class_folders(tmp_path / "root" / inside, ids_of("imagenet-r"))
     with pytest.raises(AcclimateError, match=r"expected 30,000 images .* found 200 \(the smallest"):
         open_tiny("imagenet-r", tmp_path / "root")
@@ -88,7 +88,7 @@ def test_a_class_without_images_is_named(tmp_path):
 V2 = "imagenetv2-matched-frequency-format-val"
 
 
-def test_imagenetv2_whole_its_folders_are_numbers_not_words(tmp_path):
+def test_imagenetv2_whole_its_folders_are_indices_not_words(tmp_path):
     base = class_folders(tmp_path / V2, map(str, range(1000)), each=10)
     (base / "10" / "image_0003.JPEG").unlink()
     write_image(base / "10" / "zebra.jpeg", 250)
@@ -104,7 +104,7 @@ def test_imagenetv2_whole_its_folders_are_numbers_not_words(tmp_path):
     assert int(source.read(torch.tensor([109])).min()) > 240
 
 
-def test_imagenetv2_with_padded_numbers(tmp_path):
+def test_imagenetv2_with_padded_indices(tmp_path):
     class_folders(tmp_path / V2, (f"{number:03}" for number in range(1000)))
     with pytest.warns(AcclimateWarning, match="10 in each class"):
         source = open_tiny("imagenetv2", tmp_path, incomplete=True)

@@ -103,7 +103,7 @@ def test_as_published_any_ink_is_full_ink_in_the_middle_of_32_pixels():
     np.testing.assert_array_equal(build_mnist_m(digits, [photo])[0], expected)
 
 
-def test_building_hangs_on_the_seed_and_the_number_alone():
+def test_building_depends_on_the_seed_and_the_index_alone():
     first = build_mnist_m(DIGITS, PHOTOS, seed=1, margin=0)
     np.testing.assert_array_equal(build_mnist_m(DIGITS[:2], PHOTOS, seed=1, margin=0), first[:2])
     assert not np.array_equal(build_mnist_m(DIGITS, PHOTOS, seed=2, margin=0), first)

@@ -130,13 +130,13 @@ def test_the_usual_preprocessing_is_taken_unless_another_is_given(requests, tmp_
         ("shifted", {"shift": "fog", "severity": 1, "split": "val"}, "split of shifted 'val'"),
     ],
 )
-def test_a_wrong_choice_is_named_before_the_disk_is_looked_at(requests, name, options, message):
+def test_a_wrong_choice_is_named_before_the_disk_is_read(requests, name, options, message):
     with pytest.raises(AcclimateError, match=message):
         open_dataset(name, "/nowhere", **options)
     assert requests == []
 
 
-def test_a_missing_root_says_what_to_get_how_big_and_where_to_put_it(requests, tmp_path):
+def test_a_missing_root_tells_what_to_get_how_big_and_where_to_put_it(requests, tmp_path):
     with pytest.raises(AcclimateError) as caught:
         open_dataset("plain", tmp_path / "data")
     text = str(caught.value)
@@ -146,7 +146,7 @@ def test_a_missing_root_says_what_to_get_how_big_and_where_to_put_it(requests, t
     assert not (tmp_path / "data").exists()
 
 
-def test_missing_parts_are_told_at_a_glance(requests, tmp_path):
+def test_missing_parts_are_listed(requests, tmp_path):
     assert missing_parts("shifted", tmp_path) == ["fog"]
     assert missing_parts("shifted", tmp_path / "no") == [str(tmp_path / "no")]
     assert missing_parts("plain", tmp_path) == []
@@ -177,7 +177,7 @@ def test_notes_are_for_people_who_watch(requests, tmp_path, capsys):
     assert capsys.readouterr().err == "plain: by the way\n"
 
 
-def test_every_published_record_says_all_a_person_needs():
+def test_every_published_record_is_complete():
     records = list_datasets()
     assert {"imagenet", "imagenet-c", "imagenet-r", "imagenet-a", "imagenet-d"} <= {
         record.name for record in records

@@ -121,7 +121,7 @@ def test_rxrx1_keeps_site_2_of_training_for_id_test(tmp_path):
     assert open_some("rxrx1", tmp_path, "id_test").names == ["images/HEPG2-01/Plate1/B02_s2.png"]
 
 
-def test_rxrx1_is_standardised_one_by_one_unless_told(tmp_path):
+def test_rxrx1_is_standardised_one_by_one_unless_given(tmp_path):
     write_rxrx1(tmp_path)
     source = open_some("rxrx1", tmp_path, "test")
     assert source.preprocessing is None
@@ -131,9 +131,9 @@ def test_rxrx1_is_standardised_one_by_one_unless_told(tmp_path):
         pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).double()
     wanted = (pixels - pixels.mean((1, 2), keepdim=True)) / pixels.std((1, 2), keepdim=True)
     torch.testing.assert_close(read[0].double(), wanted, rtol=0, atol=1e-5)
-    told = open_some("rxrx1", tmp_path, "test", preprocessing=Preprocessing(size=(256, 256)))
-    assert told.read(torch.tensor([1])).dtype == torch.uint8
-    assert told.fingerprint() != source.fingerprint()
+    given = open_some("rxrx1", tmp_path, "test", preprocessing=Preprocessing(size=(256, 256)))
+    assert given.read(torch.tensor([1])).dtype == torch.uint8
+    assert given.fingerprint() != source.fingerprint()
 
 
 def test_fmow_splits_by_year_and_counts_rows_with_the_sequestered(tmp_path):

@@ -80,7 +80,7 @@ def test_taking_in_turn_is_what_the_loop_does(reach: int) -> None:
 
 @pytest.mark.parametrize("max_delta", [1, 2, 3, 4])
 def test_displacements_are_even_over_the_published_square(max_delta: int) -> None:
-    # One round from an image of which every pixel is told by its colour; blur of none.
+    # One round from an image of which every pixel is known by its colour; blur of none.
     y, x = torch.meshgrid(torch.arange(64), torch.arange(64), indexing="ij")
     places = torch.stack([y, x, torch.zeros_like(x)]).to(torch.uint8).expand(64, -1, -1, -1)
     keys = torch.arange(64) * 104729

@@ -21,11 +21,9 @@ __all__ = [
     "check_classes",
     "check_counts",
     "check_listed",
-    "list_folder",
     "list_folders",
     "list_images",
     "listed_source",
-    "present",
     "read_listed",
     "some",
 ]
@@ -162,14 +160,14 @@ def check_counts(
 
 def list_folders(base: Path) -> list[str]:
     """The names of the folders in a folder, sorted; hidden ones aside."""
-    return sorted(entry.name for entry in list_folder(base) if entry.is_dir())
+    return sorted(entry.name for entry in _list_folder(base) if entry.is_dir())
 
 
 def list_images(folder: Path) -> Listing:
     """The image files right in a folder, without opening any."""
     files: list[str] = []
     empty: list[str] = []
-    for entry in list_folder(folder):
+    for entry in _list_folder(folder):
         if os.path.splitext(entry.name)[1].lower() in EXTENSIONS and not entry.is_dir():
             files.append(entry.name)
             if _size(entry) == 0:
@@ -177,7 +175,7 @@ def list_images(folder: Path) -> Listing:
     return Listing(tuple(sorted(files)), tuple(sorted(empty)))
 
 
-def list_folder(folder: Path) -> list[os.DirEntry[str]]:
+def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
     """What lies in a folder, hidden things aside."""
     try:
         with os.scandir(folder) as entries:
@@ -204,26 +202,22 @@ def _size(entry: os.DirEntry[str]) -> int:
         return -1
 
 
-_NAMED = 3  # how many of the missing files a message names
-
-
 def listed_source(
     request: Request,
     folder: Path,
     names: Sequence[str],
     labels: Sequence[int],
     *,
-    class_names: Sequence[str] | None,
-    preprocessing: Preprocessing | None = None,
+    class_names: Sequence[str],
 ) -> FolderSource:
     """The files a table lists, in its order. Missing ones are named before any is decoded."""
     kept = check_listed(request, folder, names)
     return FolderSource(
         folder,
-        preprocessing=request.fitting if preprocessing is None else preprocessing,
+        preprocessing=request.fitting,
         names=[names[index] for index in kept],
         labels=[labels[index] for index in kept],
-        class_names=None if class_names is None else tuple(class_names),
+        class_names=tuple(class_names),
         cache=request.cache,
         progress=request.progress,
     )
@@ -237,17 +231,18 @@ def check_listed(request: Request, folder: Path, names: Sequence[str]) -> list[i
             f"expected each image once in the table of {request.dataset.name}, got {len(again)} "
             f"that are listed again (first: {again[0]})"
         )
-    there = present(folder, names)
+    there = _present(folder, names)
     if not there:
         request.refuse(f"expected {len(names):,} images in {folder}, found none of them")
     if len(there) < len(names):
         gone = [name for name in names if name not in there]
-        first = ", ".join(gone[:_NAMED]) + (", …" if len(gone) > _NAMED else "")
-        request.object_to(f"{len(gone):,} of {len(names):,} images are not in {folder} ({first})")
+        request.object_to(
+            f"{len(gone):,} of {len(names):,} images are not in {folder} ({some(gone, 3)})"
+        )
     return [index for index, name in enumerate(names) if name in there]
 
 
-def present(folder: Path, names: Sequence[str]) -> set[str]:
+def _present(folder: Path, names: Sequence[str]) -> set[str]:
     """Those of the files, relative to ``folder``, that are there.
 
     Each subfolder is listed once: asking for half a million files one by one takes minutes on a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,24 +13,15 @@ import torch
 from torch import Tensor
 
 from acclimate.data.base import ImageSource, digest
-from acclimate.data.benchmarks.array_sets import check_count
+from acclimate.data.benchmarks.array_sets import check_count, plain_scaling
 from acclimate.data.benchmarks.class_folders import check_listed, listed_source
 from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
-__all__ = [
-    "CAMELYON17_CLASSES",
-    "FMOW_CLASSES",
-    "Row",
-    "open_camelyon17",
-    "open_fmow",
-    "open_rxrx1",
-    "read_camelyon17",
-    "read_fmow",
-    "read_rxrx1",
-]
+__all__ = ["CAMELYON17_CLASSES", "FMOW_CLASSES"]
 
+CAMELYON17_CLASSES = ("normal", "tumor")
 FMOW_CLASSES = (
     "airport", "airport_hangar", "airport_terminal", "amusement_park", "aquaculture",
     "archaeological_site", "barn", "border_checkpoint", "burial_site", "car_dealership",
@@ -45,15 +36,13 @@ FMOW_CLASSES = (
     "space_facility", "stadium", "storage_tank", "surface_mine", "swimming_pool", "toll_booth",
     "tower", "tunnel_opening", "waste_disposal", "water_treatment_facility", "wind_farm", "zoo",
 )  # fmt: skip
-
-
 # 2015-06-01T10:20:30Z; only in universal time does the text's year decide the split.
 _UNIVERSAL_TIME = re.compile(r"(\d{4})-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?")
 _FMOW_CLASS = {name: index for index, name in enumerate(FMOW_CLASSES)}
 
 
 @dataclass(frozen=True)
-class Row:
+class _Row:
     """An image of a table: its file below the data set's folder, its class, its split."""
 
     file: str
@@ -61,7 +50,7 @@ class Row:
     split: str
 
 
-def read_camelyon17(path: Path) -> Iterator[Row]:
+def _read_camelyon17(path: Path) -> Iterator[_Row]:
     """Rows of Camelyon17's metadata.csv: hospital 1 is ``val``, 2 is ``test``, others train."""
     columns = ("patient", "node", "x_coord", "y_coord", "tumor", "center", "split")
     for line in _lines(path, columns):
@@ -72,10 +61,10 @@ def read_camelyon17(path: Path) -> Iterator[Row]:
             split = ("train", "id_val")[line.number("split", below=2)]
         slide = f"patient_{line['patient']}_node_{line['node']}"
         name = f"patch_{slide}_x_{line['x_coord']}_y_{line['y_coord']}.png"
-        yield Row(f"patches/{slide}/{name}", line.number("tumor", below=2), split)
+        yield _Row(f"patches/{slide}/{name}", line.number("tumor", below=2), split)
 
 
-def read_rxrx1(path: Path) -> Iterator[Row]:
+def _read_rxrx1(path: Path) -> Iterator[_Row]:
     """Rows of RxRx1's metadata.csv: of the training experiments, site 2 is ``id_test``."""
     columns = ("experiment", "plate", "well", "site", "dataset", "sirna_id")
     for line in _lines(path, columns):
@@ -86,10 +75,10 @@ def read_rxrx1(path: Path) -> Iterator[Row]:
         if split == "train" and site == 2:
             split = "id_test"
         folder = f"images/{line['experiment']}/Plate{line['plate']}"
-        yield Row(f"{folder}/{line['well']}_s{site}.png", line.number("sirna_id", 1139), split)
+        yield _Row(f"{folder}/{line['well']}_s{site}.png", line.number("sirna_id", 1139), split)
 
 
-def read_fmow(path: Path) -> Iterator[Row]:
+def _read_fmow(path: Path) -> Iterator[_Row]:
     """Rows of FMoW's rgb_metadata.csv, numbered as they come; sequestered ones are left out.
 
     Images of the table's ``val`` and ``test`` parts are ``id_val`` and ``id_test`` if taken
@@ -110,7 +99,7 @@ def read_fmow(path: Path) -> Iterator[Row]:
             line.reject("category", f"one of the {len(FMOW_CLASSES)} categories")
         split = _fmow_split(part, int(moment[1]))
         if split is not None:
-            yield Row(f"images/rgb_img_{number}.png", label, split)
+            yield _Row(f"images/rgb_img_{number}.png", label, split)
 
 
 def _fmow_split(part: str, year: int) -> str | None:
@@ -171,55 +160,81 @@ def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[_Line]:
         raise AcclimateError(f"cannot read {path}: {error}") from error
 
 
-CAMELYON17_CLASSES = ("normal", "tumor")
-# Scaled to 0..1 only; images are standardised one by one after that.
-_RXRX1_PIXELS = Preprocessing(size=(256, 256), mean=(0.0,) * 3, std=(1.0,) * 3)
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """One of the data sets: where it lists its images, and how many there are of each split."""
 
+    folder: str
+    name: str
+    images: str
+    read: Callable[[Path], Iterator[_Row]]
+    class_names: tuple[str, ...]
+    counts: Mapping[str, int]
 
-def open_camelyon17(request: Request) -> ImageSource:
-    """Patches of lymph nodes, 96×96: is there tumour tissue in the centre?
+    def open(self, request: Request) -> ImageSource:
+        """The images of the split that is asked for; model input where no scaling is known."""
+        known = request.preprocessing is not None
+        wanted = request if known else replace(request, preprocessing=plain_scaling(256))
+        folder, rows = self._rows(request)
+        files, labels = [row.file for row in rows], [row.label for row in rows]
+        source = listed_source(wanted, folder, files, labels, class_names=self.class_names)
+        return source if known else _StandardizedSource(source)
 
-    ``val`` and ``test`` are hospitals that training has not seen; ``id_val`` is of its own three.
-    """
-    return _open(request, _CAMELYON17, CAMELYON17_CLASSES)
+    def check(self, request: Request) -> None:
+        """Refuse what is not whole, without opening any image."""
+        folder, rows = self._rows(request)
+        check_listed(request, folder, [row.file for row in rows])
 
+    def missing(self, root: Path) -> list[str]:
+        """What is not there."""
+        folder = self._place(root)
+        gone = [] if (folder / self.name).is_file() else [self.name]
+        return gone + ([] if (folder / self.images).is_dir() else [f"{self.images}/"])
 
-def open_rxrx1(request: Request) -> ImageSource:
-    """Cells under a fluorescence microscope, 256×256: which of 1,139 treatments did they get?
+    def register(
+        self, name: str, *, title: str, size: str, example: str, side: int | None = None
+    ) -> None:
+        """Make the data set known; without a side its images have no usual preprocessing."""
+        *others, training = self.counts.items()
+        counts = ", ".join(f"{count:,} {split}" for split, count in others)
+        register_dataset(
+            Dataset(
+                name=name,
+                title=f"{title}; Koh et al., 2021)",
+                classes=len(self.class_names),
+                images=f"{counts} and {training[1]:,} training",
+                size=size,
+                get=f"Get {self.folder} from https://wilds.stanford.edu/datasets/ and unpack it; "
+                "the package `wilds` is not needed",
+                layout=f"\n{self.name}\n{self.images}/{example} …\n",
+                open=self.open,
+                splits=tuple(self.counts),
+                preprocessing=None if side is None else Preprocessing(size=(side, side)),
+                missing=self.missing,
+                check=self.check,
+            )
+        )
 
-    The models published with WILDS were fed images standardised one by one, each channel by its
-    own mean and deviation, which no fixed mean can express. So that is done unless the request has
-    a preprocessing, and the source then reads as model input.
-    """
-    names = tuple(f"siRNA {number}" for number in range(1139))
-    own = request.preprocessing is None
-    source = _open(request, _RXRX1, names, preprocessing=_RXRX1_PIXELS if own else None)
-    return _StandardizedSource(source) if own else source
+    def _rows(self, request: Request) -> tuple[Path, list[_Row]]:
+        """The folder of the table, and its rows of the split that is asked for."""
+        table = self._place(request.root) / self.name
+        if not table.is_file():
+            request.refuse(f"expected {self.name} of {request.dataset.name} in {request.root}")
+        split = request.split or "test"
+        rows = [row for row in self.read(table) if row.split == split]
+        check_count(request, f"the split {split} of {table}", len(rows), self.counts[split])
+        return table.parent, rows
 
-
-def open_fmow(request: Request) -> ImageSource:
-    """Satellite images, 224×224: which of 62 kinds of building or land use?
-
-    ``val`` was taken from 2013, ``test`` from 2016; training and ``id_`` splits are older.
-    """
-    return _open(request, _FMOW, FMOW_CLASSES)
-
-
-def _standardize(images: Tensor) -> Tensor:
-    """Centre and scale each channel of each uint8 image by its own mean and deviation.
-
-    A channel of one value only is centred and not scaled.
-
-    >>> _standardize(torch.tensor([[[[0, 255]]], [[[7, 7]]]], dtype=torch.uint8)).flatten()
-    tensor([-0.7071,  0.7071,  0.0000,  0.0000])
-    """
-    pixels = images.to(torch.float32) / 255
-    std, mean = torch.std_mean(pixels, dim=(2, 3), keepdim=True)
-    return (pixels - mean) / torch.where(std == 0, 1.0, std)
+    def _place(self, root: Path) -> Path:
+        return root if (root / self.name).is_file() else root / self.folder
 
 
 class _StandardizedSource(ImageSource):
-    """Another source's uint8 images, as model input."""
+    """Another source's uint8 images as model input, standardised one by one.
+
+    The models of RxRx1 published with WILDS were fed images of which each channel was scaled by its
+    own mean and deviation, which no fixed mean can express.
+    """
 
     def __init__(self, inner: ImageSource) -> None:
         self._inner = inner
@@ -241,129 +256,63 @@ class _StandardizedSource(ImageSource):
         return digest([self._inner.fingerprint().encode(), b"standardized"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Table:
-    """Where one of them lists its images, and how many there are of each split."""
+def _standardize(images: Tensor) -> Tensor:
+    """Centre and scale each channel of each uint8 image by its own mean and deviation.
 
-    folder: str
-    name: str
-    images: str
-    read: Callable[[Path], Iterator[Row]]
-    counts: Mapping[str, int]
+    A channel of one value only is centred and not scaled.
 
-    def rows(self, request: Request) -> tuple[Path, list[Row]]:
-        """The folder of the table, and its rows of the split that is asked for."""
-        table = self._place(request.root) / self.name
-        if not table.is_file():
-            request.refuse(f"expected {self.name} of {request.dataset.name} in {request.root}")
-        split = request.split or "test"
-        rows = [row for row in self.read(table) if row.split == split]
-        check_count(request, f"the split {split} of {table}", len(rows), self.counts[split])
-        return table.parent, rows
-
-    def check(self, request: Request) -> None:
-        """Refuse what is not whole, without opening any image."""
-        folder, rows = self.rows(request)
-        check_listed(request, folder, [row.file for row in rows])
-
-    def missing(self, root: Path) -> list[str]:
-        """What is not there."""
-        folder = self._place(root)
-        gone = [] if (folder / self.name).is_file() else [self.name]
-        return gone + ([] if (folder / self.images).is_dir() else [f"{self.images}/"])
-
-    def _place(self, root: Path) -> Path:
-        return root if (root / self.name).is_file() else root / self.folder
-
-
-def _open(
-    request: Request,
-    table: _Table,
-    class_names: tuple[str, ...],
-    *,
-    preprocessing: Preprocessing | None = None,
-) -> ImageSource:
-    folder, rows = table.rows(request)
-    return listed_source(
-        request,
-        folder,
-        [row.file for row in rows],
-        [row.label for row in rows],
-        class_names=class_names,
-        preprocessing=preprocessing,
-    )
+    >>> _standardize(torch.tensor([[[[0, 255]]], [[[7, 7]]]], dtype=torch.uint8)).flatten()
+    tensor([-0.7071,  0.7071,  0.0000,  0.0000])
+    """
+    pixels = images.to(torch.float32) / 255
+    std, mean = torch.std_mean(pixels, dim=(2, 3), keepdim=True)
+    return (pixels - mean) / torch.where(std == 0, 1.0, std)
 
 
 # The number of images in each official split is that of Koh et al., 2021.
-_CAMELYON17 = _Table(
-    folder="camelyon17_v1.0", name="metadata.csv", images="patches", read=read_camelyon17,
+# Patches of lymph nodes: is there tumour tissue in the centre? ``val`` and ``test`` are hospitals
+# that training has not seen; ``id_val`` is of its own three.
+_Table(
+    folder="camelyon17_v1.0",
+    name="metadata.csv",
+    images="patches",
+    read=_read_camelyon17,
+    class_names=CAMELYON17_CLASSES,
     counts={"test": 85_054, "val": 34_904, "id_val": 33_560, "train": 302_436},
-)  # fmt: skip
-_RXRX1 = _Table(
-    folder="rxrx1_v1.0", name="metadata.csv", images="images", read=read_rxrx1,
+).register(
+    "camelyon17",
+    title="Camelyon17-WILDS (Bandi et al., 2018",
+    size="10.7 GB",
+    example="patient_004_node_4/patch_patient_004_node_4_x_3328_y_21792.png",
+    side=96,
+)
+# Cells under a fluorescence microscope: which of 1,139 treatments did they get?
+_Table(
+    folder="rxrx1_v1.0",
+    name="metadata.csv",
+    images="images",
+    read=_read_rxrx1,
+    class_names=tuple(f"siRNA {index}" for index in range(1139)),
     counts={"test": 34_432, "val": 9_854, "id_test": 40_612, "train": 40_612},
-)  # fmt: skip
-_FMOW = _Table(
-    folder="fmow_v1.1", name="rgb_metadata.csv", images="images", read=read_fmow,
+).register(
+    "rxrx1",
+    title="RxRx1-WILDS (Taylor et al., 2019",
+    size="7.4 GB",
+    example="HEPG2-01/Plate1/B02_s1.png",
+)
+# Satellite images: which of 62 kinds of building or land use? ``val`` was taken from 2013, ``test``
+# from 2016; training and ``id_`` splits are older.
+_Table(
+    folder="fmow_v1.1",
+    name="rgb_metadata.csv",
+    images="images",
+    read=_read_fmow,
+    class_names=FMOW_CLASSES,
     counts={"test": 22_108, "val": 19_915, "id_test": 11_327, "id_val": 11_483, "train": 76_863},
-)  # fmt: skip
-
-_GET = "Get {} from https://wilds.stanford.edu/datasets/ and unpack it; the package `wilds` is not "
-_GET += "needed"
-
-register_dataset(
-    Dataset(
-        name="camelyon17",
-        title="Camelyon17-WILDS (Bandi et al., 2018; Koh et al., 2021)",
-        classes=2,
-        images="85,054 test, 34,904 val, 33,560 id_val and 302,436 training",
-        size="10.7 GB",
-        get=_GET.format("camelyon17_v1.0"),
-        layout="""
-metadata.csv
-patches/patient_004_node_4/patch_patient_004_node_4_x_3328_y_21792.png …
-""",
-        open=open_camelyon17,
-        splits=tuple(_CAMELYON17.counts),
-        preprocessing=Preprocessing(size=(96, 96)),
-        missing=_CAMELYON17.missing,
-        check=_CAMELYON17.check,
-    )
-)
-register_dataset(
-    Dataset(
-        name="rxrx1",
-        title="RxRx1-WILDS (Taylor et al., 2019; Koh et al., 2021)",
-        classes=1139,
-        images="34,432 test, 9,854 val, 40,612 id_test and 40,612 training",
-        size="7.4 GB",
-        get=_GET.format("rxrx1_v1.0"),
-        layout="""
-metadata.csv
-images/HEPG2-01/Plate1/B02_s1.png …
-""",
-        open=open_rxrx1,
-        splits=tuple(_RXRX1.counts),
-        missing=_RXRX1.missing,
-        check=_RXRX1.check,
-    )
-)
-register_dataset(
-    Dataset(
-        name="fmow",
-        title="FMoW-WILDS (Christie et al., 2018; Koh et al., 2021)",
-        classes=62,
-        images="22,108 test, 19,915 val, 11,327 id_test, 11,483 id_val and 76,863 training",
-        size="53.9 GB",
-        get=_GET.format("fmow_v1.1"),
-        layout="""
-rgb_metadata.csv
-images/rgb_img_0.png …
-""",
-        open=open_fmow,
-        splits=tuple(_FMOW.counts),
-        preprocessing=Preprocessing(size=(224, 224)),
-        missing=_FMOW.missing,
-        check=_FMOW.check,
-    )
+).register(
+    "fmow",
+    title="FMoW-WILDS (Christie et al., 2018",
+    size="53.9 GB",
+    example="rgb_img_0.png",
+    side=224,
 )

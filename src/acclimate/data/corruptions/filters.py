@@ -12,9 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 __all__ = [
-    "Edge",
     "Pixels",
-    "blur_matrix",
     "convolve",
     "gaussian",
     "grey_to_rgb",

@@ -18,7 +18,7 @@ from acclimate.data.corruptions.corrupt import corruption
 from acclimate.data.corruptions.draws import Draws
 from acclimate.data.corruptions.filters import to_float
 
-__all__ = ["TEXTURES", "FrostKind", "frost", "frost_kind", "named_in_results", "texture"]
+__all__ = ["TEXTURES", "frost", "frost_kind", "named_in_results", "texture"]
 
 FrostKind: TypeAlias = Literal["frost", "frost-procedural"]
 _Floats: TypeAlias = NDArray[np.float64]
