@@ -81,9 +81,9 @@ class Mean:
     of: int
 
     def __str__(self) -> str:
-        spread = "" if self.std is None else f" ± {self.std:.1f}"
+        seeds = "" if self.std is None else f" ± {self.std:.1f}"
         less = "" if self.places == self.of else f" ({self.places} of {self.of})"
-        return f"{self.value:.1f}{spread}{less}"
+        return f"{self.value:.1f}{seeds}{less}"
 
 
 def headline(rows: Sequence[Row]) -> str:
@@ -101,11 +101,11 @@ def headline(rows: Sequence[Row]) -> str:
     hardest = _headline_table(there_hardest, METHODS | LABELS, HARDEST)
     less = ", or over how many shifts a mean is where not over all"
     some = less if " of " in every + hardest else ""
-    spread = "±: over seeds; " if "±" in every + hardest else ""
+    seeds = "±: over seeds; " if "±" in every + hardest else ""
     return "\n".join(
         [
             "Top-1 error in percent, of the images adapted to; in brackets what the paper prints "
-            f"(on the published images, with its own networks){some}; {spread}"
+            f"(on the published images, with its own networks){some}; {seeds}"
             "–: not run, or not possible. BN: new statistics of all images; reduction: the share "
             "of that error which learning removes.",
             "",
@@ -133,17 +133,14 @@ def _seeds_in_part(rows: Sequence[Row]) -> list[str]:
     found: dict[str, list[str]] = {}
     for model, recipe in sorted({(row["model"], row["recipe"]) for row in rows}):
         own = [row for row in rows if (row["model"], row["recipe"]) == (model, recipe)]
-        been: dict[int, set[tuple[str, int]]] = {}
-        for row in own:
-            been.setdefault(row["seed"], set()).add((row["corruption"], row["severity"]))
-        shared = set.intersection(*been.values())
-        if len(set(map(len, been.values()))) == 1 or all(place[1] == HARDEST for place in shared):
+        counts = Counter(row["seed"] for row in own)
+        there = _shared(own, "seed")
+        if len(set(counts.values())) == 1 or all(row["severity"] == HARDEST for row in there):
             continue
-        there = [row for row in own if (row["corruption"], row["severity"]) in shared]
-        mean = mean_error(there, of=len(TEST) * len(SEVERITIES))
-        found.setdefault(model, []).append(f"{METHODS.get(recipe, recipe)} {mean}")
+        ours = mean_error(there, of=len(TEST) * len(SEVERITIES))
+        found.setdefault(model, []).append(f"{METHODS.get(recipe, recipe)} {ours}")
     return [
-        f"Not all seeds of {_shown(model)} have been everywhere; where they have: "
+        f"Not all seeds of {_shown(model)} ran on every shift; on those that all ran on: "
         f"{', '.join(means)}."
         for model, means in found.items()
     ]
@@ -197,7 +194,7 @@ def published(
 def _headline_line(
     model: str, rows: Sequence[Row], recipes: dict[str, str], severity: int | None
 ) -> list[str]:
-    own = _at_the_same_places([row for row in rows if row["model"] == model])
+    own = _shared([row for row in rows if row["model"] == model], "recipe")
     of = len(TEST) * (1 if severity else len(SEVERITIES))
     found = {name: mean_error((r for r in own if r["recipe"] == name), of=of) for name in recipes}
     printed = {name: published(model, name, severity) for name in ("none", *recipes)}
@@ -210,13 +207,13 @@ def _headline_line(
     ]
 
 
-def _at_the_same_places(rows: Sequence[Row]) -> list[Row]:
-    """Only where all recipes went, so that their means are of the same images."""
-    been: dict[str, set[tuple[str, int]]] = {}
+def _shared(rows: Sequence[Row], by: str) -> list[Row]:
+    """Only the shifts that all recipes, or seeds, ran on, so that means are of the same images."""
+    ran: dict[Any, set[tuple[str, int]]] = {}
     for row in rows:
-        been.setdefault(row["recipe"], set()).add((row["corruption"], row["severity"]))
-    everywhere = set.intersection(*been.values())
-    return [row for row in rows if (row["corruption"], row["severity"]) in everywhere]
+        ran.setdefault(row[by], set()).add((row["corruption"], row["severity"]))
+    shared = set.intersection(*ran.values())
+    return [row for row in rows if (row["corruption"], row["severity"]) in shared]
 
 
 def _unadapted(rows: Sequence[Row], *, of: int) -> Mean | None:
