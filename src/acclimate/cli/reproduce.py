@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,8 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 
 if TYPE_CHECKING:
     from acclimate.bench import Job, Result
-    from acclimate.bench.engines import Engine
     from acclimate.bench.sweep import Outcome
-    from acclimate.paper import Available, Comparison, Estimate, Scope, Table, TablePlan
+    from acclimate.paper import Comparison, Estimate, Scope, Table, TablePlan
 
 __all__ = ["add_parser"]
 
@@ -88,12 +87,15 @@ def run(args: argparse.Namespace) -> int:
     """List tables, or run what can be run of them and print it beside what the paper prints."""
     from acclimate.bench import Store
     from acclimate.cli.sweep import INTERRUPTED, engine_of, sweep
-    from acclimate.paper import jobs_of, plan_tables, read_choices
+    from acclimate.paper import Available, compare, jobs_of, plan_tables, read_choices
+    from acclimate.paper.estimate import estimate, seconds_an_image
 
     if not args.names and not args.list:
         raise AcclimateError("expected the label of a table; acclimate reproduce --list has them")
     tables = _tables(args)
-    available, scope = _available(args, tables), _scope(args)
+    weights = _pairs(args.weights, "--weights MODEL=FILE")
+    available = Available(roots=_roots(args, tables), weights=weights, incomplete=args.incomplete)
+    scope = _scope(args)
     available.check(tables)
     choices = read_choices(*args.choice) if args.choice else None
     plans = plan_tables(tables, available=available, scope=scope, choices=choices)
@@ -103,7 +105,9 @@ def run(args: argparse.Namespace) -> int:
     known = _results(args.store, jobs)
     todo = [job for job in jobs if job.key not in known or known[job.key].status == "failed"]
     engine = None if args.dry_run or not todo else engine_of(available.roots, args)
-    expected = _estimate(todo, known, engine, args)
+    workers = engine.workers if engine is not None else args.workers or 1
+    time_image = partial(seconds_an_image, device=args.device)
+    expected = estimate(todo, known.values(), workers=workers, time_image=time_image)
     if not args.json:  # a table for a paper has nothing before it
         print(f"{expected}\n", flush=True, file=None if args.format == "text" else sys.stderr)
     outcome = None
@@ -112,23 +116,11 @@ def run(args: argparse.Namespace) -> int:
         if outcome is None:
             return INTERRUPTED
         known = _results(args.store, jobs)
-    return _show(plans, known, expected, outcome, args)
-
-
-def _show(
-    plans: Sequence[TablePlan],
-    known: Mapping[str, Result],
-    expected: Estimate,
-    outcome: Outcome | None,
-    args: argparse.Namespace,
-) -> int:
-    from acclimate.paper import compare
-
     shown = [compare(plan, known) for plan in plans]
     if args.json:
-        print(json.dumps(_plain(shown, expected, outcome, args), ensure_ascii=False))
+        print(json.dumps(_plain(shown, scope, expected, outcome, args), ensure_ascii=False))
     else:
-        print(_text(shown, outcome, args))
+        print(_text(shown, scope, outcome, args))
     return SOME_FAILED if outcome is not None and outcome.failed else OK
 
 
@@ -138,16 +130,6 @@ def _tables(args: argparse.Namespace) -> list[Table]:
     found = [table for name in args.names or ["*"] for table in find_tables(name)]
     unique = list({table.label: table for table in found}.values())
     return only_cells(unique, rows=args.rows, columns=args.columns)
-
-
-def _available(args: argparse.Namespace, asked: Sequence[Table]) -> Available:
-    from acclimate.paper import Available
-
-    return Available(
-        roots=_roots(args, asked),
-        weights=_pairs(args.weights, "--weights MODEL=FILE"),
-        incomplete=args.incomplete,
-    )
 
 
 def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
@@ -173,7 +155,7 @@ def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
 
 
 def _scope(args: argparse.Namespace) -> Scope:
-    from acclimate.data.corruptions import DEV, TEST
+    from acclimate.data.corruptions import DEV, SEVERITIES, TEST
     from acclimate.errors import unknown_name
     from acclimate.metrics import DOMAINS
     from acclimate.paper import Scope
@@ -182,9 +164,11 @@ def _scope(args: argparse.Namespace) -> Scope:
     for name in args.shifts:
         if name not in known:
             raise unknown_name("corruption or domain", name, known)
-    severities = {} if args.severities is None else {"severities": tuple(args.severities)}
     return Scope(
-        images=args.images, shifts=tuple(args.shifts), incomplete=args.incomplete, **severities
+        images=args.images,
+        severities=tuple(args.severities or SEVERITIES),
+        shifts=tuple(args.shifts),
+        incomplete=args.incomplete,
     )
 
 
@@ -228,36 +212,24 @@ def _results(path: str, jobs: Sequence[Job]) -> dict[str, Result]:
     return {result.key: result for result in found}
 
 
-def _estimate(
-    todo: Sequence[Job],
-    known: Mapping[str, Result],
-    engine: Engine | None,
-    args: argparse.Namespace,
-) -> Estimate:
-    from acclimate.paper.estimate import estimate, seconds_an_image
-
-    workers = engine.workers if engine is not None else args.workers or 1
-    time_image = partial(seconds_an_image, device=args.device)
-    return estimate(todo, known.values(), workers=workers, time_image=time_image)
-
-
-def _text(shown: Sequence[Comparison], outcome: Outcome | None, args: argparse.Namespace) -> str:
+def _text(
+    shown: Sequence[Comparison], scope: Scope, outcome: Outcome | None, args: argparse.Namespace
+) -> str:
     from acclimate.paper.rendering import FORMATS, counts
 
     parts = [FORMATS[args.format](each) for each in shown]
-    rows = [row for each in shown for row in each.rows]
-    summary = counts(rows)
+    summary = counts([row for each in shown for row in each.rows])
     if outcome is not None:
         ran = f"{outcome.done:,} jobs run, {len(outcome.failed):,} failed"
         summary += f"; {ran}, results in {args.store}"
-    small = next((each.scope.words for each in shown if each.scope.small), "")
-    marked = f" SMALL VERSION ({small})." if small else ""
-    mark = {"text": "", "markdown": "", "latex": "% "}[args.format]
-    return "\n\n".join([*parts, f"{mark}{summary}.{marked}"])
+    small = f" SMALL VERSION ({scope.words})." if scope.small else ""
+    comment = "% " if args.format == "latex" else ""
+    return "\n\n".join([*parts, f"{comment}{summary}.{small}"])
 
 
 def _plain(
     shown: Sequence[Comparison],
+    scope: Scope,
     expected: Estimate,
     outcome: Outcome | None,
     args: argparse.Namespace,
@@ -267,10 +239,9 @@ def _plain(
     ran = None
     if outcome is not None:
         ran = {"done": outcome.done, "failed": plain_failures(outcome)}
-    small = next((each.scope.to_dict() for each in shown if each.scope.small), None)
     return {
         "store": args.store,
-        "small": small,
+        "small": scope.to_dict(),
         "estimate": expected.to_dict(),
         "ran": ran,
         "tables": [each.to_dict() for each in shown],
