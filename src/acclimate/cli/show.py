@@ -292,4 +292,6 @@ def _options(recipe: Recipe) -> Iterator[tuple[str, str]]:
 def _word(name: str, value: Any) -> str:
     if name == "optimizer.lr" and value is None:
         return "the paper's, or 0.001"
-    return "none" if value is None else value_word(value).lower()
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return value_word(value)

@@ -11,7 +11,7 @@ __all__ = ["BN", "BN_PRIOR", "ENT", "HARD", "NONE", "RPL", "RPL_EPOCH", "SOFT"]
 
 NONE = Recipe(
     name="none",
-    summary="the source model as it is",
+    summary="the unadapted source model",
     objective=None,
     normalization=Source(),
 )
