@@ -110,6 +110,7 @@ def test_uint8_images_need_a_preprocessing() -> None:
         (torch.zeros(2, 3, 8, 8, dtype=torch.int32), r"expected images as uint8 .* got int32"),
         (PHOTOS / 255, r"looks like channels last"),
         (torch.zeros(2, 8, 8, 3), r"expected float images as N×3×H×W.*got 2×8×8×3"),
+        (np.zeros((2, 1, 8, 8)), r"expected float images as N×3×H×W.*got 2×1×8×8"),
         (torch.zeros(3, 8, 8), r"expected float images as N×3×H×W.*got 3×8×8"),
         ([1, 2], r"expected a batch of images as a tensor or array .* got list"),
     ],

@@ -177,16 +177,14 @@ class Stream(nn.Module):
                 f"float N×C×H×W model input), got {type(images).__name__}"
             )
         parameter = next(self.model.parameters(), torch.zeros(()))
-        ready = model_input(images, self.preprocessing, device=parameter.device)
-        if ready is not images:
-            return ready.to(floating_dtype(self.model))
         known = self.preprocessing
+        ready = model_input(images, known, device=parameter.device)
         if known and (ready.ndim != 4 or ready.shape[1] != known.channels):
             raise AcclimateError(
                 f"expected float images as N×{known.channels}×H×W, as the model takes them, got "
                 f"{'×'.join(map(str, ready.shape))}"
             )
-        return ready
+        return ready if ready is images else ready.to(floating_dtype(self.model))
 
     def _predict(self, images: Tensor) -> Tensor:
         if images.is_inference():  # made under inference_mode: autograd wants one of its own
