@@ -96,7 +96,8 @@ def _find(name: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise AcclimateError(
-        f"the weights {name} are not installed; run: pip install acclimate-checkpoints"
+        f"the weights {name} are not installed; run: pip install acclimate-checkpoints "
+        "(in a clone: pip install ./checkpoints)"
     )
 
 

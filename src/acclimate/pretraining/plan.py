@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from acclimate.errors import AcclimateError, unknown_name
@@ -73,31 +74,26 @@ def sorted_options(
     kinds: dict[str, Any] = {"plan": Plan, "method": method}
     found: dict[str, dict[str, Any]] = {where: {} for where in kinds}
     for word, value in parse_assignments(words).items():
-        where, key = _place(word, kinds)
-        if where == "plan" and key in elsewhere:
+        prefix, _, last = word.rpartition(".")
+        asked, name = ([prefix], last) if prefix in kinds else (list(kinds), word)
+        fields = {where: kinds[where].__dataclass_fields__ for where in asked}
+        having = [where for where in asked if name in fields[where]]
+        if not having:
+            raise unknown_name("option", name, chain.from_iterable(fields.values()))
+        if len(having) > 1:
             raise AcclimateError(
-                f"--set {word}: expected --{key.replace('_', '-')} {value}, which is its own option"
+                f"{name} is an option of plan and method; expected plan.{name} or method.{name}, "
+                f"got {name}"
             )
-        found[where][key] = _parsed(key, value, str(kinds[where].__dataclass_fields__[key].type))
+        (where,) = having
+        if where == "plan" and name in elsewhere:
+            raise AcclimateError(
+                f"--set {word}: expected --{name.replace('_', '-')} {value}, its own option"
+            )
+        annotation = str(fields[where][name].type)
+        found[where][name] = (
+            tuple(each.strip() for each in value.split(","))
+            if annotation.startswith("tuple")
+            else parse_value(name, value, annotation)
+        )
     return found["plan"], found["method"]
-
-
-def _place(word: str, kinds: dict[str, Any]) -> tuple[str, str]:
-    """Whose option a word names: by its prefix, or the only one that has it."""
-    prefix, dot, key = word.rpartition(".")
-    asked = [prefix] if dot and prefix in kinds else list(kinds)
-    name = key if dot and prefix in kinds else word
-    having = [where for where in asked if name in kinds[where].__dataclass_fields__]
-    if not having:
-        known = [each for where in asked for each in kinds[where].__dataclass_fields__]
-        raise unknown_name("option", name, known)
-    if len(having) > 1:
-        ways = " or ".join(f"{where}.{name}" for where in having)
-        raise AcclimateError(f"{name} is an option of plan and method; expected {ways}, got {name}")
-    return having[0], name
-
-
-def _parsed(key: str, value: str, annotation: str) -> Any:
-    if annotation.startswith("tuple"):
-        return tuple(each.strip() for each in value.split(","))
-    return parse_value(key, value, annotation)
