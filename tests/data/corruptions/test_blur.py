@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from scipy import ndimage
-from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import constants, corrupt
 from acclimate.data.corruptions.blur import motion_blur
 from acclimate.data.corruptions.draws import Draws
 from acclimate.data.corruptions.filters import motion_kernels
+from photos import photo
 
 NAMES = ["defocus_blur", "gaussian_blur", "motion_blur", "zoom_blur"]
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]
-
-
-@cache
-def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def assert_agree(got: np.ndarray, want: np.ndarray) -> None:

@@ -6,29 +6,21 @@ import colorsys
 import hashlib
 import inspect
 import io
-from functools import cache
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import DEV, PRESETS, TEST, constants, corrupt, corruptions
 from acclimate.data.corruptions.corrupt import REGISTRY
 from acclimate.errors import AcclimateError
+from photos import photo
 
 NAMES = corruptions()
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (8, 8), (32, 32), (33, 47), (47, 33)]
 RANDOM = sorted(name for name, entry in REGISTRY.items() if entry.random)
-
-
-@cache
-def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    """A real image: the middle of scikit-learn's photograph of a Chinese temple."""
-    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def awkward(height: int, width: int) -> np.ndarray:

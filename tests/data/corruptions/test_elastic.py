@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from scipy import ndimage
-from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import constants, corrupt
 from acclimate.data.corruptions.digital import elastic_transform
 from acclimate.data.corruptions.draws import Draws
 from comparing_draws import assert_same_mean, radial_spectra
+from photos import photo
 
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]
-
-
-@cache
-def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def literal_points(height: int, width: int) -> np.ndarray:

@@ -10,25 +10,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import PRESETS, constants, corrupt
-from acclimate.data.corruptions import frost as _frost_textures
 from acclimate.data.corruptions import frost as family
 from acclimate.data.corruptions.draws import Draws
 from acclimate.data.corruptions.filters import quantize
 from acclimate.data.corruptions.frost import TEXTURES, frost, frost_kind, resized, texture
+from photos import photo
 
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]
 # Mean and standard deviation of grey, measured on the five published images.
 PUBLISHED = [(130.8, 18.0), (206.9, 22.0), (206.9, 22.0), (151.9, 28.9), (123.5, 43.1)]
-
-
-@cache
-def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 @cache
@@ -147,7 +140,7 @@ def test_published_textures_are_used_where_a_package_brings_them(
         # With alpha, as two of the published ones have it.
         mode = "RGBA" if name.endswith("png") else "RGB"
         Image.new(mode, (60, 50), (40 * index + 20, 10, 250)).save(folder / f"frost{name}")
-    caches = (_frost_textures._published_folder, texture, family._overlays, family._end_to_end)
+    caches = (family._published_folder, texture, family._overlays, family._end_to_end)
     for cached in caches:
         cached.cache_clear()
     monkeypatch.syspath_prepend(str(tmp_path))

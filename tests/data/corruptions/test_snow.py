@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from scipy import ndimage
-from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import PRESETS, constants, corrupt
 from acclimate.data.corruptions.draws import Draws
 from acclimate.data.corruptions.filters import quantize
 from acclimate.data.corruptions.weather import snow
 from comparing_draws import statistics
+from photos import photo
 
 SEVERITIES = range(1, 6)
 SIZES = [(4, 4), (32, 32), (33, 47), (47, 33)]
-
-
-@cache
-def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def literal_motion(layer: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:

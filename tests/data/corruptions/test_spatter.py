@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from scipy import ndimage
-from sklearn.datasets import load_sample_image
 
 from acclimate.data.corruptions import PRESETS, constants, corrupt
 from acclimate.data.corruptions import spatter as _edges
@@ -17,16 +13,11 @@ from acclimate.data.corruptions.draws import Draws
 from acclimate.data.corruptions.filters import quantize
 from acclimate.data.corruptions.spatter import _relief, canny, chamfer_distance, equalize, spatter
 from comparing_draws import statistics
+from photos import photo
 
 SEVERITIES = range(1, 6)
 WATER = range(1, 4)
 SIZES = [(4, 4), (5, 9), (32, 32), (33, 47), (47, 33)]
-
-
-@cache
-def photo(height: int = 224, width: int = 224) -> np.ndarray:
-    image = Image.fromarray(load_sample_image("china.jpg")).crop((100, 0, 527, 427))
-    return np.array(image.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def liquid(
