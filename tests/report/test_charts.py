@@ -79,8 +79,8 @@ def test_recipes_with_the_same_error_are_all_seen(tmp_path):
 
 
 def test_a_chart_has_numbers_to_point_at_and_a_legend_to_click():
-    *_, dots = figure().spec["layer"]
-    assert dots["params"][0]["bind"] == "legend"
+    first, *_, dots = figure().spec["layer"]
+    assert first["params"][0]["bind"] == "legend"
     assert [each["title"] for each in dots["encoding"]["tooltip"]] == [
         "line",
         "kind",

@@ -139,6 +139,30 @@ def test_figures_have_words_and_data_for_those_who_do_not_see_them(page):
     )
 
 
+def mouse(page, kind, found):
+    """Do something with the mouse in the middle of an element, once it is in view."""
+    page.run(f"{found}.scrollIntoView({{block: 'center'}})")
+    box = page.run(f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])"
+                   f"({found}.getBoundingClientRect())")  # fmt: skip
+    where = {"x": box[0], "y": box[1], "button": "left" if kind != "mouseMoved" else "none"}
+    page.send("Input.dispatchMouseEvent", type=kind, clickCount=1, **where)
+
+
+def test_a_mark_tells_its_numbers_and_a_legend_shows_one_line_alone(page):
+    chart = "document.querySelector('#epochs .chart')"
+    dots = f"[...{chart}.querySelectorAll('.mark-symbol.role-mark path')]"
+    mouse(page, "mouseMoved", f"{dots}.at(-1)")
+    tooltip = page.run("document.querySelector('#vg-tooltip-element').innerText")
+    assert "rpl (epochs=6" in tooltip
+    assert "top-1 error %" in tooltip
+    entry = (
+        f"[...{chart}.querySelectorAll('.role-legend text')].find((e) => e.textContent === 'bn')"
+    )
+    for kind in ("mousePressed", "mouseReleased"):
+        mouse(page, kind, entry)
+    assert set(page.run(f"{dots}.map((e) => e.getAttribute('opacity'))")) == {"0.1", "1"}
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_fits_a_phone_and_a_desk_in_light_and_dark(page, file, tmp_path, width, scheme):

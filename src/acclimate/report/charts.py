@@ -224,13 +224,14 @@ def lines(
         "data": {"values": values},
         "layer": [
             *([grey_line([(0, 0), (diagonal, diagonal)], x, y)] if diagonal else []),
-            {"transform": [after], "mark": {"type": "line", "clip": True},
+            # Of layers with one legend, it is clicked where it is made: in the first.
+            {"params": [_CLICKED], "transform": [after], "mark": {"type": "line", "clip": True},
              "encoding": {**where, "color": of["color"], "strokeDash": of["strokeDash"],
                           "opacity": _FADED}},
             *([{"transform": [online],
                 "mark": {"type": "line", "clip": True, "strokeDash": [2, 3], "strokeWidth": 1.5,
                          "point": {"size": 18}}, "encoding": marks}] if both else []),
-            {"params": [_CLICKED], "transform": [after],
+            {"transform": [after],
              "mark": {"type": "point", "filled": True, "size": 45, "clip": True},
              "encoding": {**marks, "shape": of["shape"]}},
         ],
