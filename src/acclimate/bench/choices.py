@@ -15,7 +15,7 @@ from acclimate.bench.selection import place_of
 from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe, list_recipes
 
-__all__ = ["Choices", "Chosen", "Labelled", "Search", "chosen_jobs", "read_choices", "search_of"]
+__all__ = ["Choices", "Chosen", "Labelled", "Search", "chosen_jobs", "read_choices"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from acclimate.data.shift import Shift
 from acclimate.data.shifted import ShiftedSource, made_shift
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["FewImages", "ImageCache", "Opened", "few_images", "images_digest", "noted_warnings"]
+__all__ = ["ImageCache", "Opened", "few_images", "images_digest", "noted_warnings"]
 
 
 class FewImages(ImageSource):

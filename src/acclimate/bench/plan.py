@@ -37,8 +37,6 @@ __all__ = [
     "combinations",
     "of_one_pass",
     "problems",
-    "read_plan",
-    "recipe_options",
     "root_of",
     "split_of",
     "typed_options",

@@ -12,18 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from acclimate.bench.job import Job
 from acclimate.errors import AcclimateError
 
-__all__ = [
-    "Balance",
-    "Errors",
-    "Forgetting",
-    "LabelFreeScores",
-    "Record",
-    "Result",
-    "Signals",
-    "Span",
-    "Status",
-    "plain",
-]
+__all__ = ["Errors", "Forgetting", "Record", "Result", "Signals", "Status", "plain"]
 
 Status: TypeAlias = Literal["done", "failed"]
 _Read: TypeAlias = Callable[[Any], Any]

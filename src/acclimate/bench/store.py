@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = [
-    "APPLICATION",
     "COLUMNS",
     "CREATE",
     "FORMATS",
@@ -36,17 +35,13 @@ __all__ = [
     "Frame",
     "RefusedResultError",
     "Store",
-    "column_sql",
     "conditions",
     "connected",
-    "create_store",
     "export",
     "export_all",
     "read_json",
-    "result_of",
     "row_of",
     "transaction",
-    "where_sql",
 ]
 
 VERSION = 2

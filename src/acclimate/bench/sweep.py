@@ -23,7 +23,7 @@ from acclimate.bench.worker import OUT_OF_MEMORY
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import held
 
-__all__ = ["Outcome", "TimeLeft", "announced", "duration", "run_jobs", "run_plan"]
+__all__ = ["Outcome", "announced", "duration", "run_jobs", "run_plan"]
 
 
 @contextmanager

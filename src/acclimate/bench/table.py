@@ -17,30 +17,21 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.metrics.mean import Shifts, mean, mean_over_shifts, on_the_same, spread
 
 __all__ = [
-    "AVERAGED",
-    "BY_SHIFT",
-    "DIMENSIONS",
     "VALUES",
     "Cell",
     "Frame",
-    "Gathered",
-    "Key",
     "Measure",
     "Shown",
     "Table",
     "by_shift",
     "cell_of",
     "corruption_table",
-    "determined",
     "differing",
     "expected_shifts",
-    "find_value",
     "gathered",
     "needed",
     "ordered",
     "pivot",
-    "refuse_part_of_mce",
-    "without_shown_options",
 ]
 
 Measure: TypeAlias = Callable[[Shifts], float | None]

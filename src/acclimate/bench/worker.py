@@ -38,20 +38,7 @@ from acclimate.presets import tuned_recipe
 from acclimate.result import AdaptationResult
 from acclimate.text import Score, Speed
 
-__all__ = [
-    "OUT_OF_MEMORY",
-    "ModelCache",
-    "Worker",
-    "adapted_record",
-    "breaks_device",
-    "calibration_of",
-    "evaluated_record",
-    "forget_peak",
-    "free_memory",
-    "machine",
-    "out_of_memory",
-    "peak",
-]
+__all__ = ["OUT_OF_MEMORY", "Worker", "calibration_of", "machine", "peak"]
 
 
 def calibration_of(

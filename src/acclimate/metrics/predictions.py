@@ -21,7 +21,6 @@ __all__ = [
     "Control",
     "FilteredError",
     "MostPredicted",
-    "PredictedClass",
     "UnmappableShare",
     "confusion_matrix",
     "confusions",

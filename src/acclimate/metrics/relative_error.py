@@ -26,19 +26,15 @@ from acclimate.metrics.published import (
 )
 
 __all__ = [
-    "ErrorLike",
     "Errors",
     "MeanCorruptionError",
     "MeanDomainError",
     "Measured",
     "RelativeError",
-    "figure_of",
     "mce",
     "mde",
     "mean_error",
     "measure",
-    "read_errors",
-    "relative_parts",
 ]
 
 ErrorLike: TypeAlias = float | Figure | ErrorCounts

@@ -18,7 +18,7 @@ from acclimate.bench.record import Result
 from acclimate.data.memory import cache_budget
 from acclimate.errors import AcclimateError
 
-__all__ = ["Child", "InlineEngine", "ProcessEngine", "gpus", "usable_cores", "usual_workers"]
+__all__ = ["InlineEngine", "ProcessEngine", "gpus"]
 
 
 class Child:

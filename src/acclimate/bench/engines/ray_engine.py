@@ -14,7 +14,7 @@ from acclimate.bench.job import Job
 from acclimate.bench.record import Result
 from acclimate.errors import AcclimateError
 
-__all__ = ["RayEngine", "RayWorker"]
+__all__ = ["RayEngine"]
 
 
 class RayWorker:
