@@ -86,6 +86,11 @@ def test_the_list_names_every_file_and_its_sha256():
     assert found == listed
 
 
+def test_the_package_itself_carries_the_embedded_weights_alone():
+    package = ROOT / "src/acclimate"
+    assert [file.name for file in package.rglob("*.safetensors")] == ["digits.safetensors"]
+
+
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty place for weights, and no other."""

@@ -71,7 +71,7 @@ class Method:
         return {}
 
 
-METHODS: Registry[type[Method]] = Registry("way to pretrain")
+METHODS: Registry[type[Method]] = Registry("pretraining method")
 
 
 @dataclass(frozen=True, kw_only=True)
