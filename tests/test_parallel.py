@@ -14,9 +14,8 @@ from acclimate import parallel
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.parts.base import PARTS
-from acclimate.parts.normalization import _statistics_of_all
 from acclimate.parts.objectives import Objective
-from acclimate.parts.statistics import batch_statistics
+from acclimate.parts.statistics import _statistics_of_all, batch_statistics
 from nets import bn_net, gn_net, images
 from processes import Failed, in_processes, succeed
 
@@ -251,7 +250,7 @@ def streamed(rate: float) -> tuple[list[Tensor], list[str]]:
     return answers, [f"{event.step} {event.trouble}" for event in stream.events]
 
 
-def test_a_stream_answers_and_decides_as_one() -> None:
+def test_a_stream_predicts_and_decides_as_one() -> None:
     answers, events = streamed(30.0)
     assert "collapsing" in events[0]
     for found, seen in succeed(2, streamed, 30.0):

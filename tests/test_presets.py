@@ -51,7 +51,7 @@ def test_every_preset_is_found_by_a_name_that_fits_its_first_pattern():
         assert find_preset(preset.recipe, model_name=f"timm:{name}") == preset
 
 
-def test_efficientnet_l2_leaves_the_statistics_alone_unless_told_otherwise():
+def test_efficientnet_l2_leaves_the_statistics_alone_unless_asked():
     name = "timm:tf_efficientnet_l2.ns_jft_in1k"
     assert tuned(model_name=name)[0].normalization == Source()
     other, _ = tuned(options={"normalization": "mixture"}, model_name=name)
@@ -95,7 +95,7 @@ def test_a_recipe_with_its_own_rate_and_one_that_learns_nothing_are_left_alone()
     assert tuned("bn") == (get_recipe("bn"), [])
 
 
-def test_the_rate_follows_the_batch_size_and_it_is_said():
+def test_the_rate_follows_the_batch_size_with_a_note():
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     model = LoadedModel(name="torchvision:resnet50", model=net)
     images = torch.rand(40, 1, 2, 2)

@@ -67,7 +67,7 @@ def test_bfloat16_stays_near_and_hands_out_single_precision() -> None:
     assert {p.dtype for p in fast.learning.values()} == {torch.float32}
 
 
-def test_the_model_is_handed_back_as_it_came() -> None:
+def test_the_model_is_returned_as_it_came() -> None:
     model = small()
     strides = {name: p.stride() for name, p in model.named_parameters()}
     learner = Learner(model, get_recipe("ent", LR), acceleration=FAST)
@@ -80,7 +80,7 @@ def test_the_model_is_handed_back_as_it_came() -> None:
 
 
 @pytest.mark.parametrize(("how", "afterwards"), [(FAST, PLAIN), (EXACT, EXACT)])
-def test_a_model_handed_back_runs_as_torch_runs_it_unless_it_was_to_be_exact(
+def test_a_model_returned_runs_as_torch_runs_it_unless_it_was_to_be_exact(
     how: Acceleration, afterwards: Acceleration
 ) -> None:
     learner = Learner(small(), get_recipe("ent", LR), acceleration=how)
@@ -126,7 +126,7 @@ class Delicate(nn.Module):
         return logits
 
 
-def test_a_model_that_does_not_bear_it_runs_exactly_and_it_is_said() -> None:
+def test_a_model_that_does_not_bear_it_runs_exactly_with_a_warning() -> None:
     learner = Learner(Delicate(), get_recipe("ent", LR), acceleration=Acceleration(half=True))
     exact = Learner(Delicate(), get_recipe("ent", LR))
     with pytest.warns(AcclimateWarning, match=r"faster \(bfloat16\).*runs exactly instead"):
@@ -157,7 +157,7 @@ def test_broken_images_tell_nothing_about_it() -> None:
     assert not learner.network.unverified
 
 
-def test_a_model_with_other_than_pictures_in_it_is_laid_out_too() -> None:
+def test_a_model_with_other_than_images_in_it_is_laid_out_too() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv3d(1, 1, 3))
     how = Acceleration(channels_last=True)
     how.prepare(net)
@@ -216,7 +216,7 @@ def test_few_images_are_not_worth_measuring(monkeypatch: pytest.MonkeyPatch) -> 
     assert str(choose(small(), pictures(8), speed="max", steps=1)) == "channels last"
 
 
-def test_double_precision_and_models_that_take_no_pictures_are_left_alone(
+def test_double_precision_and_models_that_take_no_images_are_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(choosing, "_seconds", lambda *_: 1 / 0)
@@ -252,7 +252,7 @@ def forced(monkeypatch: pytest.MonkeyPatch, how: Acceleration) -> None:
     monkeypatch.setattr("acclimate.stream.choose", chosen)
 
 
-def test_adapt_says_how_it_ran_and_hands_back_a_plain_model(
+def test_adapt_says_how_it_ran_and_returns_a_plain_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forced(monkeypatch, FAST)

@@ -90,7 +90,7 @@ def test_the_pool_gives_what_the_plain_form_gives(shape: tuple[int, ...], two: b
 
 @pytest.mark.parametrize("recipe", ["ent", "rpl", "hard", "soft"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_recorded_run_ends_where_the_same_run_ends_unrecorded(
+def test_a_captured_run_ends_where_the_same_run_ends_uncaptured(
     recipe: str, optimizer: str
 ) -> None:
     x = torch.rand(16, 32, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
@@ -117,7 +117,7 @@ def test_a_recorded_run_ends_where_the_same_run_ends_unrecorded(
             torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
-def test_going_back_and_on_is_recorded_anew() -> None:
+def test_going_back_and_on_is_captured_anew() -> None:
     x = torch.rand(8, 32, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
     learner = Learner(
         Residual().cuda(),
@@ -134,7 +134,7 @@ def test_going_back_and_on_is_recorded_anew() -> None:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
 
 
-def test_a_teachers_recorded_answers_follow_its_weights() -> None:
+def test_a_teachers_captured_predictions_follow_its_weights() -> None:
     x = torch.rand(8, 32, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
     ours, theirs = (
         Learner(

@@ -48,7 +48,9 @@ def assert_alike(model: nn.Module, twin: nn.Module, x: Tensor, learning: list[Te
 
 @pytest.mark.parametrize("batch", [True, False])
 @pytest.mark.parametrize("channels", [16, 12])
-def test_a_twin_gives_the_same_answers_and_the_same_gradients(batch: bool, channels: int) -> None:
+def test_a_twin_gives_the_same_predictions_and_the_same_gradients(
+    batch: bool, channels: int
+) -> None:
     model = Residual(channels)
     learning = ready(model, batch=batch)
     twin = make_twin(model, dtype=torch.float32)
@@ -253,7 +255,7 @@ def test_new_weights_are_new_in_the_twin_too() -> None:
     torch.testing.assert_close(learner.predict(x), exact.predict(x), rtol=1e-3, atol=1e-4)
 
 
-def test_a_twin_that_fails_is_given_up_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_twin_that_fails_is_given_up_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise RuntimeError("no compiler here")
 

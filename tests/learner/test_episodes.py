@@ -29,7 +29,7 @@ def episodes(recipe: str = "ent", **options: Any) -> Learner:
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_an_episode_learns_from_its_batch_and_then_answers(steps: int) -> None:
+def test_an_episode_learns_from_its_batch_and_then_predicts(steps: int) -> None:
     learner = episodes(epochs=steps)
     for batch in BATCHES[:3]:
         by_hand = Learner(bn_net(), get_recipe("ent", {"optimizer.lr": LR}))
@@ -87,7 +87,7 @@ def test_predicting_with_episodes_is_a_step_that_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("normalization", ["batch", "mixture"])
-def test_adapt_with_episodes_gives_their_answers_and_hands_the_source_back(
+def test_adapt_with_episodes_gives_their_predictions_and_returns_the_source(
     normalization: str,
 ) -> None:
     options = {"episode": "batch", "epochs": 2, "normalization": normalization}

@@ -192,7 +192,7 @@ def test_nothing_is_copied_or_piles_up_step_by_step() -> None:
     assert hooks == []
 
 
-def test_the_answer_is_the_one_before_the_update() -> None:
+def test_the_prediction_is_the_one_before_the_update() -> None:
     model = bn_net()
     untouched = Learner(bn_net(), get_recipe("bn")).step(BATCHES[0]).logits
     learner = Learner(model, get_recipe("ent", {"optimizer.lr": 1.0}))
@@ -208,7 +208,7 @@ def test_predicting_learns_nothing() -> None:
     assert all(torch.equal(v, before[k]) for k, v in learner.state_tensors().items())
 
 
-def test_the_source_answers_as_the_untouched_model_does_at_any_time() -> None:
+def test_the_source_predicts_as_the_untouched_model_does_at_any_time() -> None:
     model = bn_net()
     expected = model(BATCHES[0]).detach()
     learner = Learner(model, get_recipe("ent", {"optimizer.lr": 0.5}))

@@ -101,14 +101,14 @@ def test_five_steps_equal_plain_pytorch() -> None:
     assert queues.labels.tolist() == [label for _, label in queue]
 
 
-def test_the_answer_and_two_looks_each_for_student_and_teacher() -> None:
+def test_the_prediction_and_two_looks_each_for_student_and_teacher() -> None:
     ours = learner()
     for x in BATCHES:
         ours.step(x)
     assert (ours.forwards, ours.backwards) == (5 * 5, 5)
 
 
-def test_neighbours_vote_with_what_they_said() -> None:
+def test_neighbours_vote_with_their_predictions() -> None:
     bank = F.normalize(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), dim=1)
     near = F.normalize(torch.tensor([[5.0, 0.1]]), dim=1)
     said = torch.tensor([[0.8, 0.2], [0.4, 0.6], [0.1, 0.9]])

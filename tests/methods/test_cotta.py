@@ -89,7 +89,7 @@ def test_some_are_sure_and_some_are_not_at_the_threshold_between() -> None:
     ("threshold", "forwards"),
     [(0.0, 3), (1.0, 4), (0.25, 5)],  # source and student; the teacher's own look; two views
 )
-def test_only_passes_whose_answer_is_used_are_made(threshold: float, forwards: int) -> None:
+def test_only_passes_whose_prediction_is_used_are_made(threshold: float, forwards: int) -> None:
     ours = learner(teacher__threshold=threshold)
     for x in BATCHES:
         ours.step(x)
@@ -116,7 +116,7 @@ def test_without_learning_the_teacher_looks_once_and_draws_nothing() -> None:
     torch.testing.assert_close(answer, expected)
 
 
-def test_every_parameter_learns_and_the_teacher_is_handed_back() -> None:
+def test_every_parameter_learns_and_the_teacher_is_returned() -> None:
     ours = learner(regularizer__probability=0)
     for x in BATCHES:
         ours.step(x)
@@ -155,7 +155,7 @@ def test_a_transformer_and_a_single_image() -> None:
         assert torch.isfinite(learner().step(images(1).double()).logits).all()
 
 
-def test_views_stay_near_the_picture_whatever_its_scale_and_shape() -> None:
+def test_views_stay_near_the_image_whatever_its_scale_and_shape() -> None:
     x = images(64)[:, :, :, :6]
     view = jittered(x, torch.Generator().manual_seed(0))
     assert view.shape == x.shape
@@ -164,7 +164,7 @@ def test_views_stay_near_the_picture_whatever_its_scale_and_shape() -> None:
     assert 0.3 < float(view.std() / x.std()) < 1.3
 
 
-def test_a_picture_is_turned_in_pixels() -> None:
+def test_an_image_is_turned_in_pixels() -> None:
     flat = torch.zeros(200, 1, 16, 48)
     flat[:, :, 7:9] = 1.0  # a bar across; turned by an angle a, its slope is tan a
     view = jittered(flat, torch.Generator().manual_seed(3))
@@ -196,7 +196,7 @@ def test_options_out_of_range_are_refused(make: Callable[[], Any], message: str)
         make()
 
 
-def test_the_teacher_may_answer_for_other_recipes_too() -> None:
+def test_the_teacher_may_predict_for_other_recipes_too() -> None:
     ours = Learner(bn_net(), get_recipe("ent", {"predictor": "teacher"}))
     expected = Learner(bn_net(), get_recipe("ent"))
     assert torch.equal(ours.step(images()).logits, expected.step(images()).logits)

@@ -96,7 +96,7 @@ def test_views_are_two_large_crops_and_some_small_ones() -> None:
 # The objective
 
 
-def test_the_head_answers_with_cosine_similarities() -> None:
+def test_the_head_predicts_with_cosine_similarities() -> None:
     head = DinoHead(16, hidden=8, bottleneck=4, out=10).reset(torch.Generator().manual_seed(0))
     x = torch.randn(7, 16, generator=torch.Generator().manual_seed(1))
     out = head(x)
@@ -132,7 +132,7 @@ def test_every_crop_passes_once_and_the_large_ones_by_the_teacher_too() -> None:
     assert dino.backwards == 1
 
 
-def test_the_answer_is_the_classifiers_on_the_images_themselves() -> None:
+def test_the_prediction_is_the_classifiers_on_the_images_themselves() -> None:
     with torch.no_grad():
         expected = vit().eval()(batch())
     torch.testing.assert_close(learner().step(batch()).logits, expected)

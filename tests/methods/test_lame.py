@@ -46,7 +46,7 @@ def test_three_batches_equal_the_iteration_by_hand(k: int) -> None:
         torch.testing.assert_close(answer, by_hand(net, x.double(), k), atol=1e-5, rtol=0)
 
 
-def test_the_answer_is_a_log_probability_and_costs_one_pass() -> None:
+def test_the_prediction_is_a_log_probability_and_costs_one_pass() -> None:
     learner = Learner(bn_net(), get_recipe("lame"))
     answer = learner.step(BATCHES[0]).logits
     torch.testing.assert_close(answer.exp().sum(dim=1), torch.ones(16))
@@ -54,7 +54,7 @@ def test_the_answer_is_a_log_probability_and_costs_one_pass() -> None:
     assert torch.equal(learner.predict(BATCHES[0]), answer)
 
 
-def test_one_image_is_answered_as_the_model_answers() -> None:
+def test_one_image_is_predicted_as_the_model_does() -> None:
     answer = Learner(bn_net(), get_recipe("lame")).step(images(1)).logits
     torch.testing.assert_close(answer, bn_net()(images(1)).log_softmax(dim=1).detach())
 
@@ -74,7 +74,7 @@ def test_an_image_that_is_not_finite_is_nobodys_neighbour() -> None:
     torch.testing.assert_close(answer[sound], alone.logits, atol=1e-4, rtol=1e-4)
 
 
-def test_adapt_hands_back_the_source_and_lames_own_answers() -> None:
+def test_adapt_returns_the_source_and_lames_own_predictions() -> None:
     data = torch.cat(BATCHES)
     result = acclimate.adapt(bn_net(), data, "lame", batch_size=16, progress=False, device="cpu")
     assert same_tensors(snapshot(result.model), snapshot(bn_net()))
@@ -86,7 +86,7 @@ def test_adapt_hands_back_the_source_and_lames_own_answers() -> None:
 
 
 @pytest.mark.parametrize("normalization", ["batch", "mixture"])
-def test_with_new_statistics_adapt_answers_as_the_recipe_does(normalization: str) -> None:
+def test_with_new_statistics_adapt_predicts_as_the_recipe_does(normalization: str) -> None:
     options = {"normalization": normalization}
     result = acclimate.adapt(
         bn_net(), torch.cat(BATCHES), "lame", options=options, batch_size=16, progress=False
@@ -112,7 +112,7 @@ def test_any_architecture(net: Any, size: int) -> None:
     assert torch.isfinite(answer).all()
 
 
-def test_it_answers_for_a_model_that_learns_too() -> None:
+def test_it_predicts_for_a_model_that_learns_too() -> None:
     recipe = get_recipe("ent", {"predictor": "lame", "optimizer.lr": 0.05})
     learner = Learner(bn_net(), recipe)
     learner.step(BATCHES[0])

@@ -94,7 +94,7 @@ def test_how_many_images_come_together_makes_no_difference() -> None:
     assert whole.lr == parts.lr
 
 
-def test_adapt_gives_its_answers_and_hands_the_source_back() -> None:
+def test_adapt_gives_its_predictions_and_returns_the_source() -> None:
     x = images(5)
     result = acclimate.adapt(
         bn_net(), x, "memo", options=SMALL, batch_size=2, progress=False, device="cpu"
@@ -116,7 +116,7 @@ def test_it_streams_on_any_architecture_and_goes_on_from_its_state(net: Any, siz
     assert same_tensors(snapshot(first.model), snapshot(net()))
 
 
-def test_an_image_that_is_not_finite_is_answered_by_the_source() -> None:
+def test_an_image_that_is_not_finite_is_predicted_by_the_source() -> None:
     x = images(2)
     x[0] = float("nan")
     stream = Stream(bn_net(), "memo", options=SMALL)
@@ -124,7 +124,7 @@ def test_an_image_that_is_not_finite_is_answered_by_the_source() -> None:
     assert torch.isfinite(stream(images(2))).all()
 
 
-def test_copies_follow_the_generator_and_the_range_of_the_picture() -> None:
+def test_copies_follow_the_generator_and_the_range_of_the_image() -> None:
     x = images(3, size=12)
     one, two = (mixed(x, torch.Generator().manual_seed(4)) for _ in range(2))
     assert torch.equal(one, two)

@@ -163,14 +163,14 @@ def test_the_reservoir_keeps_what_the_published_one_keeps() -> None:
     assert min(each.index for each in kept) < 100, "a reservoir remembers the past"
 
 
-def test_the_answer_and_one_look_at_the_memory() -> None:
+def test_the_prediction_and_one_look_at_the_memory() -> None:
     ours = learner()
     for x in BATCHES:
         ours.step(x)
     assert (ours.forwards, ours.backwards) == (5 * 2, 5)
 
 
-def test_answers_do_not_depend_on_the_rest_of_the_batch() -> None:
+def test_predictions_do_not_depend_on_the_rest_of_the_batch() -> None:
     ours = learner()
     ours.step(BATCHES[0])
     together = ours.predict(BATCHES[1])

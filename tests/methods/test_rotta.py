@@ -187,7 +187,7 @@ def test_five_steps_equal_plain_pytorch() -> None:
         torch.testing.assert_close(handed_back(BATCHES[0]), mode(teacher, False)(BATCHES[0]))
 
 
-def test_the_answer_and_one_look_each_at_the_memory() -> None:
+def test_the_prediction_and_one_look_each_at_the_memory() -> None:
     ours = learner()
     for x in BATCHES:
         ours.step(x)

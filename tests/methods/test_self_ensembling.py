@@ -91,14 +91,14 @@ def test_four_steps_equal_plain_pytorch(
     assert same_tensors(handed_back, ours.states["teacher"].tensors)
 
 
-def test_the_answer_and_one_look_each_for_student_and_teacher() -> None:
+def test_the_prediction_and_one_look_each_for_student_and_teacher() -> None:
     ours = learner()
     for x in BATCHES:
         ours.step(x)
     assert (ours.forwards, ours.backwards) == (4 * 3, 4)
 
 
-def test_without_augmentation_the_answer_is_the_teachers_look() -> None:
+def test_without_augmentation_the_prediction_is_the_teachers_look() -> None:
     ours = learner(objective__pixels=0)
     for x in BATCHES:
         ours.step(x)

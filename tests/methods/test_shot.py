@@ -73,7 +73,7 @@ def test_the_value_is_the_two_entropies_in_nats() -> None:
     assert learner.step(BATCHES[0]).loss < 0  # mutual information is never negative
 
 
-def test_answers_that_are_sure_beyond_rounding_have_a_finite_loss() -> None:
+def test_predictions_that_are_confident_beyond_rounding_have_a_finite_loss() -> None:
     logits = torch.tensor([[2000.0, 0.0, -2000.0]] * 3, requires_grad=True)
     negative_diversity(logits).mean().backward()
     assert torch.isfinite(logits.grad).all()

@@ -99,7 +99,7 @@ def test_a_batch_costs_one_forward_and_one_backward_pass(options: dict[str, Any]
 # The losses
 
 
-def test_log_odds_keep_their_digits_and_their_gradients_for_sure_answers() -> None:
+def test_log_odds_keep_their_digits_and_their_gradients_for_confident_predictions() -> None:
     o = torch.tensor([[90.0, 0.0, -3.0], [0.0, 0.0, 0.0], [0.0, 700.0, -700.0]], requires_grad=True)
     odds = log_odds(o)
     expected = torch.tensor(90 - math.log1p(math.exp(-3)))
@@ -129,14 +129,14 @@ def test_the_running_estimate_starts_with_all_classes_alike() -> None:
 # The module at the input
 
 
-def test_to_begin_with_the_answers_are_those_without_a_module() -> None:
+def test_to_begin_with_the_predictions_are_those_without_a_module() -> None:
     batch = images(8)
     with_module = Learner(bn_net(), get_recipe("slr")).step(batch).logits
     without = Learner(bn_net(), get_recipe("slr", {"selector": "early-affine"})).step(batch).logits
     assert torch.equal(with_module, without)
 
 
-def test_the_source_answers_without_what_the_module_has_learnt() -> None:
+def test_the_source_predicts_without_what_the_module_has_learnt() -> None:
     model = bn_net()
     expected = model(images(8)).detach()
     learner = Learner(model, get_recipe("slr", LR))
@@ -152,7 +152,7 @@ def unguarded(model: nn.Module, **options: Any) -> AdaptationResult:
     )
 
 
-def test_the_model_handed_back_has_the_module_and_keeps_its_own_keys() -> None:
+def test_the_model_returned_has_the_module_and_keeps_its_own_keys() -> None:
     result = unguarded(bn_net())
     new = {key for key in result.model.state_dict() if key not in bn_net().state_dict()}
     assert new

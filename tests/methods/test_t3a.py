@@ -91,7 +91,7 @@ def test_the_state_goes_on_elsewhere_however_many_supports_it_has() -> None:
         assert torch.equal(first.step(x.double()).logits, second.step(x.double()).logits)
 
 
-def test_the_model_handed_back_answers_alone() -> None:
+def test_the_model_returned_predicts_alone() -> None:
     data = torch.cat(BATCHES)
     result = acclimate.adapt(bn_net(), data, "t3a", batch_size=12, progress=False, device="cpu")
     assert result.history.epochs[0].before_update.images == len(data)

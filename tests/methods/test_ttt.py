@@ -129,7 +129,7 @@ def test_it_learns_to_tell_turns(tmp_path: Path) -> None:
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
 
 
-def test_adapt_answers_for_itself_or_online_hands_a_model_back(tmp_path: Path) -> None:
+def test_adapt_predicts_itself_or_online_returns_a_model(tmp_path: Path) -> None:
     x, chosen = images(6), options(tmp_path)
     settings: dict[str, Any] = {"progress": False, "device": "cpu", "batch_size": 3}
     result = acclimate.adapt(gn_net(), x, "ttt", options=chosen, **settings)
@@ -185,7 +185,7 @@ def test_a_head_of_another_model_or_no_head_at_all_is_refused(tmp_path: Path) ->
         Stream(gn_net(), "ttt", options={"objective.head": str(tmp_path / "none.safetensors")})
 
 
-def test_pictures_that_are_not_square_are_refused(tmp_path: Path) -> None:
+def test_images_that_are_not_square_are_refused(tmp_path: Path) -> None:
     stream = Stream(gn_net(), "ttt", options=options(tmp_path))
     with pytest.raises(AcclimateError, match="expected square images to turn, got 8×6"):
         stream(images(2)[..., :6])

@@ -33,9 +33,7 @@ def net(shape: tuple[int, ...]) -> nn.Module:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("recipe", VIEWING)
-def test_what_is_no_picture_has_no_views(
-    recipe: str, shape: tuple[int, ...], tmp_path: Any
-) -> None:
+def test_what_is_no_image_has_no_views(recipe: str, shape: tuple[int, ...], tmp_path: Any) -> None:
     options: dict[str, Any] = {}
     if recipe == "ttt":
         head = {"weight": torch.zeros(4, 8), "bias": torch.zeros(4)}

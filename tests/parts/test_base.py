@@ -108,7 +108,7 @@ class Memory:
     seen: Tensor
 
 
-def test_collect_learns_from_a_memory_and_answers_for_what_arrived() -> None:
+def test_collect_learns_from_a_memory_and_predicts_what_arrived() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Remember(Filter):
         def prepare(self, learner: Learner) -> Memory:
@@ -141,7 +141,7 @@ class Consistency(Objective):
         return (one - other).square().mean(dim=1)
 
 
-def test_views_are_seen_once_each_and_the_original_one_is_the_answer() -> None:
+def test_views_are_seen_once_each_and_the_original_one_is_the_prediction() -> None:
     learner = learner_of(objective=Consistency())
     expected = Learner(bn_net(), get_recipe("bn")).predict(X)
     result = learner.step(X)
@@ -263,7 +263,7 @@ def test_update_may_look_twice_and_the_second_look_sees_the_moved_parameters() -
     assert result.loss > entropy(result.logits).mean()
 
 
-def test_predict_replaces_the_answer_in_steps_streams_and_pauses() -> None:
+def test_predict_replaces_the_prediction_in_steps_streams_and_pauses() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Opposite(Filter):
         def predict(self, state: Any, step: Step) -> Tensor:
@@ -329,7 +329,7 @@ def test_features_are_what_the_classifier_is_fed_where_a_part_needs_them() -> No
     assert Step(learner_of(), X).student.features is None
 
 
-def test_export_is_told_when_the_plain_model_is_handed_back() -> None:
+def test_export_is_called_when_the_plain_model_is_returned() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Mark(Regularizer):
         def export(self, state: Any, learner: Learner) -> None:
@@ -339,7 +339,7 @@ def test_export_is_told_when_the_plain_model_is_handed_back() -> None:
     assert learner.release().get_parameter("9.bias").eq(7.0).all()
 
 
-def test_the_source_model_is_at_hand_in_every_step() -> None:
+def test_the_source_model_is_available_in_every_step() -> None:
     expected = bn_net()(X).detach()
 
     @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,7 @@ def prior(**options: Any) -> Recipe:
     return get_recipe("none", {"name": "prior", "predictor": Prior(), **options})
 
 
-def test_the_student_answers_unless_a_recipe_says_otherwise() -> None:
+def test_the_student_predicts_unless_a_recipe_says_otherwise() -> None:
     recipe = get_recipe("ent")
     assert recipe.predictor == Student()
     assert recipe.exports
@@ -93,7 +93,7 @@ def test_the_student_answers_unless_a_recipe_says_otherwise() -> None:
     assert Recipe.from_dict(changed.to_dict()) == changed
 
 
-def test_its_answer_is_given_wherever_the_students_would_be() -> None:
+def test_its_prediction_is_given_wherever_the_students_would_be() -> None:
     expected = -bn_net()(BATCHES[0]).detach()
     learner = Learner(bn_net(), opposite())
     assert torch.equal(learner.step(BATCHES[0]).logits, expected)
@@ -112,12 +112,12 @@ def test_it_changes_nothing_about_what_is_learnt() -> None:
     assert (ours.forwards, ours.backwards) == (3, 3)
 
 
-def test_answers_carry_no_gradient() -> None:
+def test_predictions_carry_no_gradient() -> None:
     learner = Learner(bn_net(), get_recipe("ent", {"predictor": "opposite"}))
     assert not learner.step(BATCHES[0]).logits.requires_grad
 
 
-def test_a_recipe_that_only_answers_otherwise_needs_no_batch_norm() -> None:
+def test_a_recipe_that_only_changes_predictions_needs_no_batch_norm() -> None:
     recipe = opposite(normalization="batch")
     assert Stream(gn_net(), recipe)(BATCHES[0]).shape == (16, CLASSES)
     with pytest.raises(AcclimateError, match="only changes batch-norm statistics"):
@@ -127,7 +127,7 @@ def test_a_recipe_that_only_answers_otherwise_needs_no_batch_norm() -> None:
 # Answers that no plain model can give
 
 
-def test_adapt_takes_the_answers_from_the_recipe_and_hands_the_source_back() -> None:
+def test_adapt_takes_the_predictions_from_the_recipe_and_returns_the_source() -> None:
     result = acclimate.adapt(bn_net(), DATA, opposite(), **QUIET)
     assert torch.equal(result.predictions, bn_net()(DATA).argmin(dim=1))
     assert same_tensors(snapshot(result.model), snapshot(bn_net()))
@@ -136,7 +136,7 @@ def test_adapt_takes_the_answers_from_the_recipe_and_hands_the_source_back() -> 
     assert result.history.final.images == len(DATA)
 
 
-def test_after_learning_too_the_answers_are_the_recipes() -> None:
+def test_after_learning_too_the_predictions_are_the_recipes() -> None:
     recipe = get_recipe("ent", {"predictor": "opposite", "optimizer.lr": 0.01})
     result = acclimate.adapt(bn_net(), DATA, recipe, guard="observe", **QUIET)
     plain = acclimate.adapt(
