@@ -7,7 +7,8 @@
     python benchmarks/corruptions.py report    # stored results as in docs/corruptions.md
 
 The reference is imagecorruptions-imaug 1.1.5 (pip install imagecorruptions-imaug==1.1.5), with
-ImageNet's constants at 224 px.
+ImageNet's constants at 224 px. Photos are pieces of a sample of scikit-learn (pip install
+scikit-learn).
 
 ``speed`` on the CPU: both make severity 3 of 224 × 224 photos on one core: ours a batch of 32, the
 reference, where it is installed, one at a time, as it takes them. Runs interleave, and the fastest

@@ -191,18 +191,18 @@ def turns(model: str, chosen: str, root: Path, images: int) -> list[dict[str, An
 def _turn(name: str, root: Path, images: int) -> dict[str, Any]:
     case = CASES.get(name)
     model: nn.Module | LoadedModel
-    images_seen: Tensor | ImageSource
+    data: Tensor | ImageSource
     if case is None:
-        model, images_seen = opened(name, root, images)
+        model, data = opened(name, root, images)
         shift: str | None = "cifar/speckle_noise:5"
     else:
         model, shift = case.build(), None
         shape = (min(images, LARGE * case.batch), 3, case.size, case.size)
-        images_seen = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+        data = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     began = time.perf_counter()
     found = acclimate.adapt(
         model,
-        images_seen,
+        data,
         "rpl",
         options={"optimizer.lr": 0.03, "epochs": 2},
         shift=shift,

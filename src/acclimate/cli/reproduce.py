@@ -72,8 +72,8 @@ def add_parser(commands: Any) -> None:
     add("--incomplete", action="store_true", help=gaps)
     add_choice(groups.method, 'JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
     add = groups.output.add_argument
-    kept = "file of results, made where missing (default: %(default)s)"
-    add("--store", metavar="FILE", default="results.db", help=kept)
+    stored = "file of results, made where missing (default: %(default)s)"
+    add("--store", metavar="FILE", default="results.db", help=stored)
     formats = ["text", "markdown", "latex"]
     add("--format", choices=formats, default="text", help="default: %(default)s")
     add_json(groups)

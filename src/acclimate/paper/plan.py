@@ -305,11 +305,11 @@ def _shifts(cell: Cell, scope: Scope) -> tuple[tuple[str, ...], tuple[int, ...]]
     record = find_dataset(str(cell.dataset))
     groups = {"dev": record.dev, "test": record.test, "all": record.shifts}
     names = groups.get(cell.shift, (cell.shift,))
-    kept = tuple(n for n in names if not scope.shifts or plain_shift(n) in scope.shifts)
+    shifts = tuple(n for n in names if not scope.shifts or plain_shift(n) in scope.shifts)
     if not record.severities:
-        return kept, ()
+        return shifts, ()
     severities = tuple(s for s in scope.severities if cell.severity in (None, s))
-    return (kept, severities) if severities else ((), ())
+    return (shifts, severities) if severities else ((), ())
 
 
 def _jobs(

@@ -94,7 +94,7 @@ class Table:
         title: what it shows.
         metric: of most of its cells.
         cells: row by row.
-        group: the file it is kept in.
+        group: the file it is stored in.
         aliases: other labels it goes by.
         unlabelled: whether the paper gives it no label, and the label is ours.
         transposed: whether the paper has rows for our columns.
@@ -276,11 +276,13 @@ def _values(shared: Entry, row: Entry, columns: Sequence[Entry]) -> list[Any] | 
         return row.get("values")
     if reuse == "alexnet":
         return [{**ALEXNET_CORRUPTIONS, **ALEXNET_DOMAINS}[row["shift"]]]
-    kept = _published(shared["table"], *reuse)
-    errors: list[Any] = [kept.errors[c["shift"]] for c in columns if c.get("shift") in kept.errors]
-    if kept.reordered:
+    found = _published(shared["table"], *reuse)
+    errors: list[Any] = [
+        found.errors[column["shift"]] for column in columns if column.get("shift") in found.errors
+    ]
+    if found.reordered:
         errors = [{"published": error, "erratum": _REORDERED} for error in errors]
-    return [*errors, kept.printed, *row.get("values", ())]
+    return [*errors, found.printed, *row.get("values", ())]
 
 
 def _published(label: str, model: str, recipe: str, note: str = "") -> PublishedRow:
