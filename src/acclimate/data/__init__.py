@@ -61,4 +61,5 @@ __all__ = [
     "write_corrupted",
 ]
 
-__getattr__, __dir__ = imported_when_used(__name__, _HOME)
+# So that acclimate.data.benchmarks.build_mnist_m works as typed, after `import acclimate`.
+__getattr__, __dir__ = imported_when_used(__name__, _HOME, modules=("benchmarks", "corruptions"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from acclimate.data.benchmarks import missing_parts, open_dataset
+from acclimate.data.benchmarks import find_dataset, missing_parts, open_dataset
 from acclimate.data.benchmarks.mnist_m import build_mnist_m
 from acclimate.errors import AcclimateError, AcclimateWarning
 
@@ -155,3 +157,9 @@ def test_a_broken_photo_is_named(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no photo")
     with pytest.raises(AcclimateError, match=r"broken\.jpg cannot be read"):
         build_mnist_m(DIGITS, tmp_path)
+
+
+def test_what_the_record_tells_to_type_works():
+    assert "acclimate.data.benchmarks.build_mnist_m" in find_dataset("mnist-m").get
+    code = "import acclimate; acclimate.data.benchmarks.build_mnist_m"
+    subprocess.run([sys.executable, "-c", code], check=True)
