@@ -221,16 +221,16 @@ def test_killed_and_run_again_it_ends_with_the_same_files(tmp_path):
 
 def test_odd_image_files_are_converted_and_broken_ones_counted(tmp_path, capfd):
     photos = write_folder(tmp_path / "photos", folders=None, count=30)
-    picture = Image.fromarray(BLURRED[0])
+    image = Image.fromarray(BLURRED[0])
     Image.fromarray(BLURRED[1].astype(np.uint16) * 257).save(photos / "sixteen-bit.png")
-    picture.convert("CMYK").save(photos / "cmyk.jpg")
-    picture.convert("P").save(photos / "palette.png")
-    picture.convert("RGBA").save(photos / "alpha.png")
-    picture.convert("LA").save(photos / "grey-alpha.png")
-    picture.save(photos / "animated.gif", save_all=True, append_images=[picture, picture])
+    image.convert("CMYK").save(photos / "cmyk.jpg")
+    image.convert("P").save(photos / "palette.png")
+    image.convert("RGBA").save(photos / "alpha.png")
+    image.convert("LA").save(photos / "grey-alpha.png")
+    image.save(photos / "animated.gif", save_all=True, append_images=[image, image])
     (photos / "cut.png").write_bytes((photos / "0000.png").read_bytes()[:50])
     (photos / "empty.jpg").write_bytes(b"")
-    (photos / "text.png").write_text("no picture")
+    (photos / "text.png").write_text("not an image")
     words = ["--model", "acclimate:digits", "--images", photos, "--recipe", "bn", "--json"]
     assert call(*words) == 0
     out, err = capfd.readouterr()

@@ -81,9 +81,9 @@ def test_what_the_parser_does_not_know_is_status_2_too(words, capfd):
     assert "usage: acclimate" in capfd.readouterr().err
 
 
-def test_a_model_without_a_record_is_told_how_to_see(tmp_path, capsys):
-    write_folder(tmp_path / "pictures", folders=None, count=8)
-    call = ["adapt", "--model", "py:nets:recordless", "--images", "pictures", "--quiet"]
+def test_a_model_without_a_record_of_its_preprocessing(tmp_path, capsys):
+    write_folder(tmp_path / "photos", folders=None, count=8)
+    call = ["adapt", "--model", "py:nets:recordless", "--images", "photos", "--quiet"]
     assert main(call) == 2
     assert "--size 224" in capsys.readouterr().err
     told = ["--size", "8", "--resize", "9", "--mean", "0.3", "--std", "0.37"]

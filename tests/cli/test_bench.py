@@ -169,7 +169,7 @@ def test_a_folder_without_the_data_is_said_before_anything_runs(capfd, tmp_path)
     assert bench("--recipes", "none") == 0  # all of it is done, and needs no images
 
 
-def test_a_model_that_knows_no_class_of_the_data_is_remarked_on(capfd):
+def test_a_warning_about_a_model_that_knows_no_class_of_the_data(capfd):
     words = ["bench", "--models", "acclimate:wrn-26-2-bn-cifar10", *BASE[2:], *ROOT]
     small = ["--recipes", "none", "bn", "--images-per-shift", "4"]
     assert main([*words, *small]) == 0
@@ -196,7 +196,7 @@ def started(*words: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=_hear_interrupts,
+        preexec_fn=_receive_interrupts,
     )
     for _ in range(1200):
         if Path("sweep.db").exists() and len(Store("sweep.db")):
@@ -207,7 +207,7 @@ def started(*words: str) -> subprocess.Popen[str]:
     raise AssertionError("no result in a minute")
 
 
-def _hear_interrupts() -> None:
+def _receive_interrupts() -> None:
     """Tests that run in the background of a shell ignore them, and so would all they start."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -235,7 +235,7 @@ def left_in_group(group: int) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_a_killed_sweep_goes_on_and_leaves_no_workers(capfd):
+def test_a_killed_sweep_resumes_and_leaves_no_workers(capfd):
     process = started("--workers", "2")
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
@@ -251,7 +251,7 @@ def test_a_killed_sweep_goes_on_and_leaves_no_workers(capfd):
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_an_interrupt_says_how_to_go_on():
+def test_an_interrupt_prints_how_to_resume():
     many = list(map(str, range(60)))  # more than get done before the signal arrives
     process = started("--engine", "processes", "--workers", "1", "--seeds", *many)
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: to all of them

@@ -21,9 +21,9 @@ CLASSES = ClassList(("ant", "bee", "cat"))
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    pictures = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
     path = tmp_path / "images.npz"
-    np.savez(path, images=pictures, labels=np.array([0, 1, 2, 0, 1, 2]))
+    np.savez(path, images=pixels, labels=np.array([0, 1, 2, 0, 1, 2]))
     return path
 
 

@@ -58,7 +58,7 @@ def test_adapted_with_forgetting(capfd):
         assert said in out
 
 
-def test_adapt_through_a_shift_goes_on_like_any_run(capfd):
+def test_adapt_to_a_shift_resumes_like_any_run(capfd):
     words = ["adapt", *MODEL, "--images", "clean.npz", "--shift", "cifar/fog:5", "--json"]
     words += ["--recipe", "bn", "--out", "run", "--quiet"]
     assert main(words) in (0, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 import acclimate
 from acclimate.cli import main
+from acclimate.cli.parser import build_parser
 
 NAMED = {"none", "bn", "bn-prior", "ent", "hard", "soft", "rpl", "rpl-epoch", "dino"}
 
@@ -90,3 +92,24 @@ def test_no_command_is_a_mistake(capfd):
     with pytest.raises(SystemExit) as caught:
         main([])
     assert caught.value.code == 2
+
+
+COMMANDS = [
+    "adapt", "evaluate", "bench", "tune", "results", "report", "reproduce", "list", "show",
+    "corrupt", "pretrain", "theory",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_80_columns_and_its_examples_parse(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) < 80
+    examples = text.partition("examples:\n")[2].replace("\\\n", "").splitlines()
+    assert any(example.startswith(f"  acclimate {command}") for example in examples)
+    for example in examples:
+        program, *words = shlex.split(example)
+        assert program == "acclimate"
+        assert callable(build_parser().parse_args(words).command)

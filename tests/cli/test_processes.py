@@ -23,8 +23,8 @@ LAUNCH = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"
 @pytest.fixture
 def images(tmp_path) -> Path:
     path = tmp_path / "foggy.npz"
-    pictures, labels = digits("held-out", shifted=True)
-    np.savez(path, images=pictures[:203], labels=labels[:203])
+    images, labels = digits("held-out", shifted=True)
+    np.savez(path, images=images[:203], labels=labels[:203])
     return path
 
 
@@ -39,9 +39,9 @@ def launch(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
 
 
-def answers(folder: Path) -> tuple[list[str], list[float]]:
+def predictions(folder: Path) -> tuple[list[str], list[float]]:
     rows = [line.rsplit(",", 1) for line in (folder / "predictions.csv").read_text().split()[1:]]
-    return [answer for answer, _ in rows], [float(sure) for _, sure in rows]
+    return [name for name, _ in rows], [float(confidence) for _, confidence in rows]
 
 
 def test_the_command_under_torchrun_gives_what_the_plain_one_gives(
@@ -58,7 +58,7 @@ def test_the_command_under_torchrun_gives_what_the_plain_one_gives(
     files = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == files
     (one_classes, one_sure), (two_classes, two_sure) = map(
-        answers, (tmp_path / "one", tmp_path / "two")
+        predictions, (tmp_path / "one", tmp_path / "two")
     )
     assert len(one_classes) == 203
     assert two_classes == one_classes
@@ -117,8 +117,8 @@ def test_a_sweep_is_not_run_once_by_each_process(monkeypatch, tmp_path, capfd) -
         monkeypatch.setenv(name, "2")
     words = "bench --models acclimate:digits --datasets mnist --shifts cifar/fog:3 --recipes none"
     store = tmp_path / "sweep.db"
-    pictures = np.zeros((4, 28, 28), np.uint8)
-    np.savez(tmp_path / "mnist-test.npz", images=pictures, labels=np.arange(4))
+    images = np.zeros((4, 28, 28), np.uint8)
+    np.savez(tmp_path / "mnist-test.npz", images=images, labels=np.arange(4))
     given = ["--root", str(tmp_path), "--incomplete", "--store", str(store)]
     assert main([*words.split(), *given]) == 2
     assert "without torchrun, with --engine processes" in capfd.readouterr().err

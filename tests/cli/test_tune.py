@@ -28,7 +28,7 @@ def tune(*words: str) -> int:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
-    """A folder with pictures, and a search that has been run once for all tests."""
+    """A folder with images, and a search that has been run once for all tests."""
     folder = tmp_path_factory.mktemp("swept")
     images, labels = digits("held-out")
     large = np.pad(np.kron(images[:64], np.ones((1, 3, 3), np.uint8)), ((0, 0), (2, 2), (2, 2)))

@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "bench",
         run,
-        summary="compare many models, shifts and recipes; results go to a store",
+        summary="compare models, shifts and recipes; results go to a store",
         description=_DESCRIPTION,
         usage="--store FILE [options]",
         resumes_from="store",

@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "corrupt",
         run,
-        summary="turn clean images into an ImageNet-C or CIFAR-10-C of your own",
+        summary="make an ImageNet-C or CIFAR-10-C of your own images",
         description=_DESCRIPTION,
         usage="SRC OUT --preset {imagenet,cifar} [options]",
         data="images",

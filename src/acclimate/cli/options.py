@@ -166,7 +166,7 @@ def assignments(args: argparse.Namespace) -> list[str]:
 
 
 def add_choice(group: Any, words: str) -> None:
-    """Files of ``acclimate tune --out``: one for each model, say."""
+    """Files of ``acclimate tune --out``: one for each model, for example."""
     group.add_argument(
         "--choice", metavar="FILE", action="append", default=[], help=f"{words}; repeatable"
     )

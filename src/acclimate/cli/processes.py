@@ -15,7 +15,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 __all__ = ["launched_processes", "refuse_launched"]
 
 PATIENCE = timedelta(minutes=10)
-"""How long the others wait for a process that is not heard from."""
+"""How long the others wait for a process that does not respond."""
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 

@@ -21,7 +21,7 @@ _DESCRIPTION = """\
 Turn a store of results into one page that opens from disk: tables, plots, run
 details, best practices. Plots and tables can be written for papers too.
 
-Plots need pip install 'acclimate[report]'; without it the page has tables only.
+Plots need pip install 'acclimate[report]'; without it there are only tables.
 
 examples:
   acclimate report sweep.db

@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "theory",
         run,
-        summary="figures and an interactive page on when self-learning collapses",
+        summary="figures and a page on when self-learning collapses",
         description=_DESCRIPTION,
         usage="--out DIR [options]",
     )

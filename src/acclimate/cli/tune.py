@@ -50,7 +50,7 @@ class _Preset:
 
 
 _PRESETS = {
-    # The paper says three hold-out corruptions, and not which: one of noise, blur and colour.
+    # The paper does not name its three hold-out corruptions: one each of noise, blur and colour.
     "efficientnet-l2": _Preset(
         corruptions=("speckle_noise", "gaussian_blur", "saturate"),
         severities=(1, 3, 5),
