@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from acclimate.bench import available as data_at_hand
-from acclimate.bench.available import DataAtHand, lying_in
+from acclimate.bench.available import AvailableData, datasets_in
 from acclimate.data.corruptions import DEV, TEST
 from sweeps import write_digits
 
 
 def test_arrays_are_looked_into(tmp_path):
     roots = write_digits(tmp_path)
-    assert "expected 10,000 images" in str(DataAtHand(roots=roots).nothing_of("mnist"))
-    assert DataAtHand(roots=roots, incomplete=True).nothing_of("mnist") is None
-    assert DataAtHand().nothing_of("mnist") == "no root"
+    assert "expected 10,000 images" in str(AvailableData(roots=roots).nothing_of("mnist"))
+    assert AvailableData(roots=roots, incomplete=True).nothing_of("mnist") is None
+    assert AvailableData().nothing_of("mnist") == "no root"
 
 
 def test_of_shifts_one_is_enough_and_what_is_missing_is_named_and_looked_for_once(
@@ -27,15 +27,15 @@ def test_of_shifts_one_is_enough_and_what_is_missing_is_named_and_looked_for_onc
     monkeypatch.setattr(
         data_at_hand, "missing_parts", lambda *place: looks.append(place) or whole(*place)
     )
-    hand = DataAtHand(roots={"cifar10-c": str(tmp_path)})
-    assert "labels.npy" in str(hand.nothing_of("cifar10-c"))
+    available = AvailableData(roots={"cifar10-c": str(tmp_path)})
+    assert "labels.npy" in str(available.nothing_of("cifar10-c"))
     assert len(looks) == 1
     np.save(tmp_path / "labels.npy", np.zeros(5, np.int64))
     (tmp_path / "fog.npy").unlink()
-    assert DataAtHand(roots=hand.roots).nothing_of("cifar10-c") is None
+    assert AvailableData(roots=available.roots).nothing_of("cifar10-c") is None
 
 
 def test_a_folder_is_searched_for_what_it_has(tmp_path):
     write_digits(tmp_path)
-    found = lying_in(str(tmp_path), ["cifar10", "mnist", "imagenet-c"], incomplete=True)
+    found = datasets_in(str(tmp_path), ["cifar10", "mnist", "imagenet-c"], incomplete=True)
     assert found == {"mnist": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Which data sets can be read where they are said to lie, as far as a glance tells."""
+"""Which data sets can be read in the folders that were named, without decoding an image."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from acclimate.data.benchmarks.registry import check_dataset, open_dataset
 from acclimate.data.shift import SEVERITIES
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["DataAtHand", "lying_in"]
+__all__ = ["AvailableData", "datasets_in"]
 
 _NAMED = 3  # how many missing parts are named before they are only counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataAtHand:
+class AvailableData:
     """Roots by data set; no image is decoded, and nothing is looked for twice.
 
     Attributes:
-        roots: where each data set lies.
-        incomplete: data sets with gaps are taken as they are.
+        roots: the folder of each data set.
+        incomplete: data sets with gaps are accepted.
 
-    >>> DataAtHand().problem("mnist")
+    >>> AvailableData().problem("mnist")
     'no root'
     """
 
@@ -99,10 +99,10 @@ class DataAtHand:
         return self._parts[dataset]
 
 
-def lying_in(root: str, names: Iterable[str], *, incomplete: bool = False) -> dict[str, str]:
-    """The data sets, of some names, of which something lies in a folder, and that folder."""
-    hand = DataAtHand(roots=dict.fromkeys(names, root), incomplete=incomplete)
-    return {name: root for name in hand.roots if hand.nothing_of(name) is None}
+def datasets_in(root: str, names: Iterable[str], *, incomplete: bool = False) -> dict[str, str]:
+    """The data sets, of some names, of which something is in a folder, and that folder."""
+    available = AvailableData(roots=dict.fromkeys(names, root), incomplete=incomplete)
+    return {name: root for name in available.roots if available.nothing_of(name) is None}
 
 
 def _gone(

@@ -134,7 +134,7 @@ def _tables(args: argparse.Namespace) -> list[Table]:
 
 def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     """The folder of each data set: the one named, else where it is found."""
-    from acclimate.bench.available import lying_in
+    from acclimate.bench.available import datasets_in
     from acclimate.bench.plan import MADE_FROM
     from acclimate.paper.plan import NO_RUN
 
@@ -146,7 +146,7 @@ def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     for folder in (word for word in args.root if "=" not in word):
         if not Path(folder).expanduser().exists():
             raise AcclimateError(f"there is no folder {folder}; check --root")
-        here = lying_in(folder, sorted(wanted), incomplete=args.incomplete)
+        here = datasets_in(folder, sorted(wanted), incomplete=args.incomplete)
         if wanted and not here:
             missing = f"none of the data sets that are needed is in {folder}: "
             warnings.warn(missing + ", ".join(sorted(wanted)), AcclimateWarning, stacklevel=2)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from acclimate.bench import Job, Plan, Store
-from acclimate.bench.available import DataAtHand
+from acclimate.bench.available import AvailableData
 from acclimate.bench.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.bench.engines.processes import gpus
 from acclimate.bench.job import STATIONARY
@@ -166,8 +166,10 @@ def sweep_plan(
     """Run what is missing of a plan's jobs; a store is made only after all checks."""
     done = _done(jobs, args)
     for dataset in dict.fromkeys(job.dataset for job in jobs if job.key not in done):
-        hand = DataAtHand(roots={dataset: str(plan.root(dataset))}, incomplete=args.incomplete)
-        problem = hand.nothing_of(dataset, split=plan.split_of(dataset))
+        available = AvailableData(
+            roots={dataset: str(plan.root(dataset))}, incomplete=args.incomplete
+        )
+        problem = available.nothing_of(dataset, split=plan.split_of(dataset))
         if problem is not None:
             raise AcclimateError(f"{problem}; check --root {dataset}=DIR")
     engine = engine_of(plan.roots, args)

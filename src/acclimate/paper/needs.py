@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from acclimate.bench.available import DataAtHand
+from acclimate.bench.available import AvailableData
 from acclimate.bench.plan import MADE_FROM, split_of
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
@@ -49,7 +49,7 @@ class Lack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Available(DataAtHand):
+class Available(AvailableData):
     """Roots by data set, and weights files by model or by row of a table.
 
     Attributes:
