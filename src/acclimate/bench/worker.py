@@ -227,8 +227,12 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def breaks_device(error: BaseException) -> bool:
-    """Whether nothing more can be run in this process: CUDA does not recover from such errors."""
-    return isinstance(error, RuntimeError) and "CUDA error" in str(error)
+    """Whether nothing more can be run in this process: CUDA does not recover from such errors.
+
+    Also where one of ours, which says on what the model failed, was raised from it.
+    """
+    found = isinstance(error, RuntimeError) and "CUDA error" in str(error)
+    return found or (error.__cause__ is not None and breaks_device(error.__cause__))
 
 
 def free_memory() -> None:
@@ -340,6 +344,7 @@ class Worker:
         try:
             return self._run(job, halvings)
         except AcclimateError as error:
+            self.broken = breaks_device(error)
             return Result.failed(job, str(error))
         except Exception as error:  # one broken job must not take the sweep with it
             self.broken = breaks_device(error)
