@@ -8,7 +8,7 @@ from functools import partial
 from html import escape
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Entry", "Number", "Table", "latex_words", "number_entry"]
+__all__ = ["Entry", "Number", "Table", "number_entry"]
 
 
 class Number(NamedTuple):
@@ -97,12 +97,12 @@ class Table:
         \end{tabular}
         """
         align = "".join("r" if numeric else "l" for numeric in self._numeric)
-        words = [[_styled(entry, latex_words, r"\textbf{{{}}}") for entry in r] for r in self.rows]
-        head, *rows = (" & ".join(r) + r" \\" for r in [[*map(latex_words, self.header)], *words])
+        words = [[_styled(entry, _latex_words, r"\textbf{{{}}}") for entry in r] for r in self.rows]
+        head, *rows = (" & ".join(r) + r" \\" for r in [[*map(_latex_words, self.header)], *words])
         lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *rows]
         lines += [r"\bottomrule", r"\end{tabular}"]
         if self.title:
-            caption = [rf"\caption{{{latex_words(self.title)}}}", rf"\label{{tbl:{self.name}}}"]
+            caption = [rf"\caption{{{_latex_words(self.title)}}}", rf"\label{{tbl:{self.name}}}"]
             lines = [r"\begin{table}", r"\centering", *caption, *lines, r"\end{table}"]
         return "\n".join([*(f"% {note}" for note in self.notes), *lines])
 
@@ -142,10 +142,10 @@ _SIGNS = {
 }  # fmt: skip
 
 
-def latex_words(words: str) -> str:
+def _latex_words(words: str) -> str:
     r"""Words with what means something else to LaTeX escaped.
 
-    >>> print(latex_words("50 % ± 1, wrn_40"))
+    >>> print(_latex_words("50 % ± 1, wrn_40"))
     50 \% $\pm$ 1, wrn\_40
     """
     return "".join(_SIGNS.get(letter, letter) for letter in words)

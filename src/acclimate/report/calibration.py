@@ -16,7 +16,7 @@ from acclimate.report.settings import (
     side_by_side,
 )
 
-__all__ = ["Pooled", "pooled", "reliability_figure"]
+__all__ = ["pooled", "reliability_figure"]
 
 
 _DRAWN = 0.001

@@ -23,7 +23,7 @@ from acclimate.table import Table, number_entry
 
 __all__ = [
     "CHANGE", "DARK", "ERROR", "LIGHT", "SERIES", "Curve", "Figure", "Look", "Spec", "axis",
-    "browser_script", "dumbbells", "grey_line", "heat_map", "lines", "looks", "padded", "png",
+    "browser_script", "dumbbells", "heat_map", "lines", "looks", "padded", "png",
     "scatter", "svg", "why_no_charts",
 ]  # fmt: skip
 
@@ -223,7 +223,7 @@ def lines(
         "height": 230,
         "data": {"values": values},
         "layer": [
-            *([grey_line([(0, 0), (diagonal, diagonal)], x, y)] if diagonal else []),
+            *([_grey_line([(0, 0), (diagonal, diagonal)], x, y)] if diagonal else []),
             # Of layers with one legend, it is clicked where it is made: in the first.
             {"params": [_CLICKED], "transform": [after], "mark": {"type": "line", "clip": True},
              "encoding": {**where, "color": of["color"], "strokeDash": of["strokeDash"],
@@ -247,7 +247,7 @@ def lines(
     return Figure(name=name, title=title, description=description, spec=spec, table=table)
 
 
-def grey_line(points: Sequence[tuple[float, float]], x: Spec, y: Spec) -> Spec:
+def _grey_line(points: Sequence[tuple[float, float]], x: Spec, y: Spec) -> Spec:
     """A dashed line to compare with, as a layer."""
     return {
         "data": {"values": [{"x": a, "y": b} for a, b in points]},
@@ -352,7 +352,7 @@ def scatter(rows: Sequence[Spec], *, groups: Sequence[str]) -> Spec:
         "height": 340,
         "data": {"values": list(rows)},
         "layer": [
-            grey_line([(low, low), (high, high)], x, y),
+            _grey_line([(low, low), (high, high)], x, y),
             {"params": [_CLICKED], "mark": {"type": "point", "filled": True, "size": 50},
              "encoding": {"x": {"field": "published", **x}, "y": {"field": "measured", **y},
                           "color": of["color"], "shape": of["shape"], "opacity": _FADED,

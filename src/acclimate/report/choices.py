@@ -16,11 +16,9 @@ from acclimate.table import Entry, Table, number_entry
 from acclimate.text import DEFAULTS, option_words, value_word
 
 __all__ = [
-    "Given",
     "State",
     "by_shift_table",
     "choices_table",
-    "error_on",
     "file_name",
     "given_for",
     "judged",
@@ -290,7 +288,7 @@ def _regret_rows(
         if _same_runs(given.chosen.search, search):
             error, known = given.chosen.search.error, True
         else:
-            error = error_on(results, options, model=model, recipe=recipe, search=search)
+            error = _error_on(results, options, model=model, recipe=recipe, search=search)
         words = f"the choice on hold-out corruptions ({given.file})"
         yield [*head, words, *_against(options, search.error, error)]
     if labelled is not None and not known:
@@ -320,7 +318,7 @@ def _against(
     )
 
 
-def error_on(
+def _error_on(
     results: Sequence[Result],
     options: Mapping[str, Value],
     *,

@@ -30,7 +30,7 @@ from acclimate.report.shifts import dumbbell_figure, shift_tables
 from acclimate.table import Table
 from acclimate.text import counted
 
-__all__ = ["Report", "Section", "build_report", "report_page"]
+__all__ = ["Report", "build_report", "report_page"]
 
 _PANELS = 12
 _HEADLINE, _BY_SHIFT, _DATA = 400, 150, 150

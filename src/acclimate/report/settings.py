@@ -25,7 +25,6 @@ __all__ = [
     "fullest",
     "mean_error",
     "mean_over_shifts",
-    "panel_of",
     "panel_words",
     "panels",
     "ranked",
@@ -68,7 +67,7 @@ Found: TypeAlias = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
 """Results by panel and setting."""
 
 
-def panel_of(result: Result) -> Panel:
+def _panel_of(result: Result) -> Panel:
     """What a result is comparable with; nothing is "" or 0, so that panels can be sorted."""
     job = result.job
     return Panel(
@@ -97,7 +96,7 @@ def panels(results: Iterable[Result]) -> dict[Panel, dict[Setting, list[Result]]
     for result in results:
         if result.status == "done":
             setting = Setting(result.job.recipe, result.job.options)
-            found.setdefault(panel_of(result), {}).setdefault(setting, []).append(result)
+            found.setdefault(_panel_of(result), {}).setdefault(setting, []).append(result)
     order = sorted(found, key=lambda panel: (list(_GROUPS).index(panel.group), panel))
     return {
         panel: {s: found[panel][s] for s in sorted(found[panel], key=ranked)} for panel in order
@@ -165,7 +164,7 @@ def mean_over_shifts(numbers: Iterable[tuple[Result, float]]) -> float:
     for result, number in numbers:
         job = result.job
         found = (job.seed, result.corruption, job.severity, number)
-        runs.setdefault(panel_of(result), []).append(found)
+        runs.setdefault(_panel_of(result), []).append(found)
     alike = [shifts for run in runs.values() for shifts in on_the_same(by_seeds(run)).values()]
     return mean([each for shifts in alike if (each := mean_of_one(shifts)) is not None])
 
@@ -217,7 +216,7 @@ def compared(runs: Mapping[_K, Iterable[Result]]) -> Compared[_K]:
     """
     known = {key: [r for r in results if r.error is not None] for key, results in runs.items()}
     ran = {
-        key: frozenset((panel_of(r), r.corruption, r.job.severity, r.job.seed) for r in results)
+        key: frozenset((_panel_of(r), r.corruption, r.job.severity, r.job.seed) for r in results)
         for key, results in known.items()
         if results
     }
