@@ -13,9 +13,9 @@ from PIL import Image
 from acclimate.bench import Store
 from acclimate.errors import AcclimateError
 from acclimate.report import charts
-from acclimate.report.charts import SERIES, Curve, Look, axis, lines, looks, png, svg
+from acclimate.report.charts import SERIES, Curve, Look, axis, lines, png, svg
 from acclimate.report.page import build_report, report_page
-from acclimate.report.settings import Panel, Setting
+from acclimate.report.settings import Panel, Setting, looks
 from report_store import section, sweep
 
 PANEL = Panel("m", "", "cifar10", "", "cifar", 0, "test", 0)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
-from acclimate.report.charts import Curve, Figure, axis, lines, looks
+from acclimate.report.charts import Curve, Figure, axis, lines
 from acclimate.report.settings import (
     Found,
     Panel,
+    looks,
     panel_words,
     setting_words,
     side_by_side,

@@ -8,7 +8,7 @@ and without one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
@@ -16,14 +16,12 @@ from math import ceil, floor, log10
 from textwrap import wrap
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from acclimate.bench.job import UNADAPTED
 from acclimate.errors import AcclimateError
-from acclimate.report.settings import Panel, Setting, ranked
 from acclimate.table import Table, number_entry
 
 __all__ = [
-    "CHANGE", "DARK", "ERROR", "LIGHT", "SERIES", "Curve", "Figure", "Look", "Spec", "axis",
-    "browser_script", "dumbbells", "heat_map", "lines", "looks", "padded", "png",
+    "CHANGE", "DARK", "ERROR", "LIGHT", "PLAIN", "SERIES", "Curve", "Figure", "Look", "Spec",
+    "axis", "browser_script", "dumbbells", "heat_map", "lines", "nth_look", "padded", "png",
     "scatter", "svg", "why_no_charts",
 ]  # fmt: skip
 
@@ -109,23 +107,19 @@ class Look(NamedTuple):
     dash: tuple[int, ...]
 
 
-def looks(found: Mapping[Panel, Iterable[Setting]]) -> dict[str, Look]:
-    """By recipe, of all that a page has: a chart that lacks one must not recolour the others.
+PLAIN = Look(_GREY, "circle", (1, 0))
+"""Of the unadapted model."""
 
-    The unadapted model is grey. Past the last colour, the first comes again with other marks.
 
-    >>> panel = Panel("wrn", "", "cifar10", "", "cifar", 0, "test", 0)
-    >>> [look.colour for look in looks({panel: [Setting("none"), Setting("ent")]}).values()]
-    ['#888888', '#0072b2']
+def nth_look(number: int) -> Look:
+    """One of many: past the last colour, the first comes again with other marks and dashes.
+
+    >>> nth_look(0).colour == nth_look(len(SERIES)).colour, nth_look(len(SERIES)).shape
+    (True, 'square')
     """
-    recipes = {setting.recipe for settings in found.values() for setting in settings}
-    coloured = sorted((r for r in recipes if r != UNADAPTED), key=lambda r: ranked(Setting(r)))
-    chosen = {UNADAPTED: Look(_GREY, "circle", (1, 0))}
-    for number, recipe in enumerate(coloured):
-        again, place = divmod(number, len(SERIES))
-        kind = again % len(_SHAPES)
-        chosen[recipe] = Look(SERIES[place], _SHAPES[kind], tuple(_DASHES[kind]))
-    return chosen
+    again, place = divmod(number, len(SERIES))
+    kind = again % len(_SHAPES)
+    return Look(SERIES[place], _SHAPES[kind], tuple(_DASHES[kind]))
 
 
 def padded(values: Sequence[float], *, least: float | None = None) -> tuple[float, float]:
@@ -341,9 +335,7 @@ def heat_map(rows: Sequence[Spec], *, most: float, title: Sequence[str]) -> Spec
 def scatter(rows: Sequence[Spec], *, groups: Sequence[str]) -> Spec:
     """Dots of ``published`` against ``measured``, by ``line``; on the diagonal both agree."""
     low, high = padded([row[k] for row in rows for k in ("published", "measured")], least=0.0)
-    drawn = [Look(SERIES[i % len(SERIES)], _SHAPES[i // len(SERIES) % len(_SHAPES)], (1, 0))
-             for i in range(len(groups))]  # fmt: skip
-    of = _series(groups, drawn)
+    of = _series(groups, [nth_look(number) for number in range(len(groups))])
     x, y = (axis(f"{name} %", low, high) for name in ("published", "measured"))
     tooltip = [{"field": "label", "title": "cell"}, {"field": "line", "title": "version"},
             {"field": "published"}, {"field": "measured", "format": ".1f"}]  # fmt: skip

@@ -8,11 +8,12 @@ from typing import TypeAlias
 
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
-from acclimate.report.charts import Curve, Figure, Spec, axis, lines, looks, padded
+from acclimate.report.charts import Curve, Figure, Spec, axis, lines, padded
 from acclimate.report.settings import (
     Found,
     Panel,
     choose,
+    looks,
     mean_error,
     mean_over_shifts,
     panel_words,

@@ -12,6 +12,7 @@ from acclimate.bench.record import Result
 from acclimate.data.shift import group_of
 from acclimate.metrics.mean import by_seeds, like, mean, on_the_same
 from acclimate.metrics.mean import mean_over_shifts as mean_of_one
+from acclimate.report.charts import PLAIN, Look, nth_look
 from acclimate.report.choices import given_for
 from acclimate.text import option_words
 
@@ -23,6 +24,7 @@ __all__ = [
     "choose",
     "compared",
     "fullest",
+    "looks",
     "mean_error",
     "mean_over_shifts",
     "panel_words",
@@ -106,6 +108,18 @@ def panels(results: Iterable[Result]) -> dict[Panel, dict[Setting, list[Result]]
 def ranked(setting: Setting) -> tuple[int, str, str]:
     """What settings are sorted by: simple baselines first, then by name."""
     return (_BASELINES.get(setting.recipe, 2), setting.recipe, option_words(setting.options))
+
+
+def looks(found: Mapping[Panel, Iterable[Setting]]) -> dict[str, Look]:
+    """By recipe, of all that a page has: a chart that lacks one must not recolour the others.
+
+    >>> panel = Panel("wrn", "", "cifar10", "", "cifar", 0, "test", 0)
+    >>> [look.colour for look in looks({panel: [Setting("none"), Setting("ent")]}).values()]
+    ['#888888', '#0072b2']
+    """
+    recipes = {setting.recipe for settings in found.values() for setting in settings}
+    learning = sorted(recipes - {UNADAPTED}, key=lambda recipe: ranked(Setting(recipe)))
+    return {UNADAPTED: PLAIN, **{recipe: nth_look(n) for n, recipe in enumerate(learning)}}
 
 
 def panel_words(panel: Panel, among: Iterable[Panel]) -> str:

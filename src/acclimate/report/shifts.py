@@ -10,7 +10,7 @@ from acclimate.bench.job import UNADAPTED
 from acclimate.bench.record import Result
 from acclimate.bench.table import needed, ordered
 from acclimate.metrics.mean import mean
-from acclimate.report.charts import Figure, dumbbells, looks
+from acclimate.report.charts import Figure, dumbbells
 from acclimate.report.headline import (
     COVERAGE,
     GROUPS,
@@ -22,6 +22,7 @@ from acclimate.report.headline import (
 from acclimate.report.settings import (
     Found,
     Panel,
+    looks,
     mean_over_shifts,
     panel_words,
     setting_words,
