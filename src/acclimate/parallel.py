@@ -231,7 +231,7 @@ def on_main(work: Callable[[], T]) -> T:
 
 
 def same(values: Mapping[str, Any], what: str) -> None:
-    """Refuse to go on where the processes differ in ``what``; says in which of the values."""
+    """Refuse to continue where the processes differ in ``what``; says in which of the values."""
     if not active():
         return
     first, *others = _everyone(dict(values))

@@ -144,7 +144,7 @@ def test_the_proposition_has_the_words_of_python(answers, case):
     ("case", "says"),
     [
         ("collapses", "the model has collapsed"),
-        ("grows", "the model has become surer"),
+        ("grows", "the model has become more confident"),
         ("on the line", "say the same, so nothing pulls"),
         ("on the line", "Proposition 1 says nothing, since τs = 1 is on the line"),
         ("entropy, from far out", "this start is too far out"),
@@ -179,7 +179,7 @@ def test_a_slider_changes_path_sentence_and_label(page):
     after = page.run("[path.at(-2), sentence.textContent, plane.getAttribute('aria-label')]")
     assert all(a != b for a, b in zip(before, after, strict=True))
     assert page.run("model.tauS") == 3.16
-    assert "has become surer" in after[1]
+    assert "has become more confident" in after[1]
     assert page.run("document.querySelector('output[for=tauS]').value") == "3.16"
 
 

@@ -1,7 +1,7 @@
 """The pieces of :mod:`acclimate.acceleration.plain_kernels` as Triton kernels, channels last.
 
 Batch norm costs what its passes over memory cost. Forward, the input is read once for the
-statistics and once to be normalised, with residual and rectifier on the way; backward, gradient and
+statistics and once to be normalised, with residual and rectifier as well; backward, gradient and
 input are read once for the sums and once for the gradient of the input. Which values the rectifier
 let through is read off the input again, or, behind a residual, kept as one bit each.
 

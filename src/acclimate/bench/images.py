@@ -121,7 +121,7 @@ class ImageCache:
     Args:
         roots: where each data set lies.
         device: where corruptions are made.
-        incomplete: go on, with a note, where a data set is not whole.
+        incomplete: continue, with a note, where a data set is not whole.
         cache: bytes of images to keep in memory, of each kind; None is a third of what is free.
         progress: show bars on stderr.
     """

@@ -211,7 +211,7 @@ def _notes(args: argparse.Namespace, loaded: LoadedModel, method: Method) -> lis
 def _identity(
     args: argparse.Namespace, loaded: LoadedModel, method: Method, data: dict[str, Any]
 ) -> dict[str, Any]:
-    """What two commands have to share, beside plan and method, for one to go on with the other."""
+    """What two commands have to share, beside plan and method, for one to resume the other."""
     fed = None if args.size is None or loaded.preprocessing is None else loaded.preprocessing
     identity = {
         "model": args.model,

@@ -215,7 +215,7 @@ class InputModule(EarlyAffine):
         insert_input_adapter(model, self._fresh(model, generator))
 
     def prepare(self, learner: LearnerLike) -> InputState:
-        """Build the module, or go on with the one of an earlier adaptation."""
+        """Build the module, or continue with the one of an earlier adaptation."""
         found = remove_input_adapter(learner.model)
         module = self._fresh(learner.model, learner.generator) if found is None else found
         return InputState(cast("InputTransformation", module).requires_grad_(True))

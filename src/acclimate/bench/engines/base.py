@@ -26,7 +26,7 @@ class WorkerSettings:
     Attributes:
         roots: where each data set lies.
         device: where to run; None is CUDA when there is one, else the CPU.
-        incomplete: go on, with a note in the result, where a data set is not whole.
+        incomplete: continue, with a note in the result, where a data set is not whole.
         cache: bytes of images a worker keeps in memory; None is a third of what is free.
         score: predictions after all "epochs" of a run, or at its "end" alone.
         speed: as in `acclimate.adapt`; None is "auto" on a GPU and "exact" on a CPU, where "auto"
@@ -73,7 +73,7 @@ class Engine(ABC):
     def run(self, jobs: Sequence[Job], on_result: OnResult) -> None:
         """Run every job; ``on_result`` is called here, in the caller's thread, once for each.
 
-        A job that cannot be run has a failed result; the others go on. An exception, from
+        A job that cannot be run has a failed result; the others continue. An exception, from
         ``on_result`` or a key, ends all workers before it is raised again.
         """
 

@@ -18,7 +18,7 @@ __all__ = ["RayEngine"]
 
 
 class RayWorker:
-    """An actor. It is made empty: what can go wrong is said by `ready`, and not lost on the way."""
+    """An actor. It is made empty: what can go wrong is said by `ready`, and not lost."""
 
     def __init__(self, settings: WorkerSettings, threads: int) -> None:
         self._settings, self._threads, self._worker = settings, threads, None  # type: Any, int, Any

@@ -1,4 +1,4 @@
-// The three pictures, of what page.js holds: model, path and map.
+// The three drawings, of what page.js holds: model, path and map.
 "use strict";
 
 const CELLS = 60;

@@ -143,7 +143,7 @@ function happened(m, end) {
   const times = `${short(end.ratio)} times the start`;
   if (end.one) return `${after} one output has vanished, and the other is ${times}.`;
   if (Math.abs(end.ratio - 1) < 0.01) return `${after} the outputs are where they were.`;
-  if (end.ratio > 1) return `${after} the larger output is ${times}: the model has become surer.`;
+  if (end.ratio > 1) return `${after} the larger output is ${times}: the model has become more confident.`;
   return `${after} the larger output is ${times}, on its way to zero.`;
 }
 
