@@ -192,7 +192,9 @@ def test_the_four_choices_of_table_5(selector: str) -> None:
 
 
 def test_it_learns_what_it_is_asked_to() -> None:
-    dino = learner(optimizer__lr=3e-3, teacher__momentum=0.9)
+    # From a teacher that stays as it is; one that moves may lead the loss anywhere.
+    fixed = {"teacher__momentum": 1.0, "objective__centre_momentum": 1.0}
+    dino = learner(optimizer__lr=1e-2, **fixed)
     losses = [float(dino.step(batch(16)).loss or 0) for _ in range(40)]
     assert sum(losses[-5:]) < sum(losses[:5])
 
