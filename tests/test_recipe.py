@@ -317,3 +317,19 @@ def test_the_package_knows_the_parts_of_every_method():
     )
     read = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert read.returncode == 0, read.stderr
+
+
+def test_a_recipe_of_ones_own_may_import_its_neighbours(tmp_path, monkeypatch):
+    (tmp_path / "neighbour_of_mine.py").write_text("RATE = 0.25\n")
+    (tmp_path / "recipes_of_mine.py").write_text(
+        "from acclimate import AcclimateError, get_recipe\n"
+        "def mine():\n"
+        "    from neighbour_of_mine import RATE\n"
+        "    return get_recipe('ent', {'optimizer.lr': RATE})\n"
+        "def refusing():\n"
+        "    raise AcclimateError('set RATE first')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert get_recipe("py:recipes_of_mine:mine").optimizer.lr == 0.25
+    with pytest.raises(AcclimateError, match=r"^set RATE first$"):
+        get_recipe("py:recipes_of_mine:refusing")

@@ -84,7 +84,13 @@ class RunRecord:
         values |= {"recipe": self.recipe.to_dict(), "guard": asdict(self.guard)}
         if self.acceleration is None:
             del values["acceleration"]
-        plain: dict[str, Any] = json.loads(json.dumps(values))
+        try:
+            plain: dict[str, Any] = json.loads(json.dumps(values))
+        except TypeError as error:
+            raise AcclimateError(
+                f"the options of recipe {self.recipe.name!r} cannot be stored: {error}; expected "
+                "words, numbers and lists"
+            ) from error
         return plain
 
     @classmethod

@@ -8,9 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from acclimate.acceleration import Acceleration, GraphedWork
-from acclimate.acceleration import plain_kernels as plain_norm
-from acclimate.acceleration import plain_kernels as plain_pool
+from acclimate.acceleration import Acceleration, GraphedWork, plain_kernels
 from acclimate.acceleration.plain_kernels import Activation
 from acclimate.errors import AcclimateWarning
 from acclimate.learner.learner import Learner
@@ -36,7 +34,7 @@ def pictures(shape: tuple[int, ...], dtype: torch.dtype, *, middle: float = 0.0)
 def test_kernels_give_what_the_plain_form_gives(
     shape: tuple[int, ...], dtype: torch.dtype, adds: bool, two: bool, activation: Activation
 ) -> None:
-    from acclimate.acceleration import triton_kernels as triton_norm
+    from acclimate.acceleration import triton_kernels
 
     torch.manual_seed(0)
     channels = shape[1]
@@ -46,45 +44,45 @@ def test_kernels_give_what_the_plain_form_gives(
     close = (
         {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {"rtol": 1e-3, "atol": 1e-4}
     )
-    plain = plain_norm.batch_coefficients(x, weight, bias, origin, eps=1e-5)
-    fused = triton_norm.batch_coefficients(x, weight, bias, origin, eps=1e-5)
+    plain = plain_kernels.batch_coefficients(x, weight, bias, origin, eps=1e-5)
+    fused = triton_kernels.batch_coefficients(x, weight, bias, origin, eps=1e-5)
     torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4)
     takes = activation in ("none", "relu") and channels % 8 == 0
     residual = pictures(shape, dtype) if adds and takes else None
-    ours, above = triton_norm.normalize(x, plain, residual, activation=activation)
-    theirs, mask = plain_norm.normalize(x, plain, residual, activation=activation)
+    ours, above = triton_kernels.normalize(x, plain, residual, activation=activation)
+    theirs, mask = plain_kernels.normalize(x, plain, residual, activation=activation)
     torch.testing.assert_close(ours, theirs, **close)
     gradient = pictures(shape, dtype)
     second = pictures(shape, dtype) if two else None
-    ours, kept = triton_norm.parameter_gradients(
+    ours, kept = triton_kernels.parameter_gradients(
         gradient, second, x, plain, above, activation=activation, batch=True
     )
-    theirs, masked = plain_norm.parameter_gradients(
+    theirs, masked = plain_kernels.parameter_gradients(
         gradient, second, x, plain, mask, activation=activation, batch=True
     )
     count = x.numel() // channels
     torch.testing.assert_close(ours[:2] / count, theirs[:2] / count, rtol=1e-3, atol=1e-3)
     left: Activation = activation if above is None and second is None else "none"
-    ours = triton_norm.input_gradient(kept, x, plain, theirs, activation=left)
-    theirs = plain_norm.input_gradient(masked, x, plain, theirs, activation=left)
+    ours = triton_kernels.input_gradient(kept, x, plain, theirs, activation=left)
+    theirs = plain_kernels.input_gradient(masked, x, plain, theirs, activation=left)
     torch.testing.assert_close(ours, theirs, **close)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("two", [True, False])
 def test_the_pool_gives_what_the_plain_form_gives(shape: tuple[int, ...], two: bool) -> None:
-    from acclimate.acceleration import triton_kernels as triton_pool
+    from acclimate.acceleration import triton_kernels
 
     torch.manual_seed(0)
     x = pictures(shape, torch.float32)
     parts = torch.rand(4, shape[1], device="cuda") - 0.3
-    ours, chosen = triton_pool.normalize_and_pool(x, parts, **POOL)
-    theirs, places = plain_pool.normalize_and_pool(x, parts, **POOL)
+    ours, chosen = triton_kernels.normalize_and_pool(x, parts, **POOL)
+    theirs, places = plain_kernels.normalize_and_pool(x, parts, **POOL)
     torch.testing.assert_close(ours, theirs)
     gradient = torch.randn_like(ours)
     second = torch.randn_like(ours) if two else None
-    sums = triton_pool.pooled_gradients(gradient, second, x, parts, chosen, **POOL)
-    plain = plain_pool.pooled_gradients(gradient, second, x, parts, places, **POOL)
+    sums = triton_kernels.pooled_gradients(gradient, second, x, parts, chosen, **POOL)
+    plain = plain_kernels.pooled_gradients(gradient, second, x, parts, places, **POOL)
     torch.testing.assert_close(sums[:2], plain, rtol=1e-3, atol=1e-2)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import LoadedModel
 from acclimate.models.networks.digits import load_digits_model
+from acclimate.parts import NoRegularizer
 
 IMAGES, LABELS = (part[:100] for part in digits("held-out", shifted=True))
 BATCHES = 5  # in a pass over 100 images; an epoch of `ent` is as many forward passes
@@ -256,3 +258,16 @@ def test_a_run_begun_with_other_versions_resumes_with_a_warning(tmp_path):
     with pytest.warns(AcclimateWarning, match="began with other versions"):
         adapt(tmp_path)
     assert list(contents(tmp_path)) == FINISHED
+
+
+def test_a_part_that_could_not_be_found_again_is_refused_before_the_work(tmp_path):
+    @dataclass(frozen=True, kw_only=True)
+    class Local(NoRegularizer):
+        dtype: object = None
+
+    adapt(None, options={"regularizer": Local()})  # nothing is stored, nothing to find
+    with pytest.raises(AcclimateError, match="defined inside a function"):
+        adapt(tmp_path / "run", options={"regularizer": Local()})
+    with pytest.raises(AcclimateError, match="cannot be stored"):
+        adapt(tmp_path / "run", options={"regularizer": Local(dtype=torch.float32)})
+    assert not (tmp_path / "run").exists()

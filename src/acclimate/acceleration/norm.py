@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
-from acclimate.acceleration import plain_kernels as plain_norm
-from acclimate.acceleration import plain_kernels as plain_pool
+from acclimate.acceleration import plain_kernels
 from acclimate.acceleration.plain_kernels import Activation
 
 __all__ = ["FusedNorm", "Pool", "Statistics", "fused_norm", "interferes", "mean_pool"]
@@ -91,7 +90,7 @@ class _FusedPool(torch.autograd.Function):
         pool: Pool,
         fork: bool,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        out, chosen = _pieces(x, pool=True).normalize_and_pool(x, coefficients, **pool._asdict())
+        out, chosen = _pieces(x).normalize_and_pool(x, coefficients, **pool._asdict())
         ctx.save_for_backward(x, coefficients, chosen)
         ctx.pool = pool
         ctx.set_materialize_grads(False)
@@ -104,7 +103,7 @@ class _FusedPool(torch.autograd.Function):
         if first is None:
             return (None,) * 6
         x, coefficients, chosen = ctx.saved_tensors
-        gradients = _pieces(x, pool=True).pooled_gradients(
+        gradients = _pieces(x).pooled_gradients(
             first, second, x, coefficients, chosen, **ctx.pool._asdict()
         )
         return None, gradients[0], gradients[1], None, None, None
@@ -117,7 +116,7 @@ def _coefficients(x: Tensor, weight: Tensor, bias: Tensor, statistics: Statistic
     if batch:
         found: Tensor = _pieces(x).batch_coefficients(x, weight, bias, mean, eps=eps)
         return found
-    return plain_norm.coefficients(mean, var, weight, bias, eps=eps)
+    return plain_kernels.coefficients(mean, var, weight, bias, eps=eps)
 
 
 def _given(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, Tensor | None]:
@@ -127,13 +126,12 @@ def _given(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, Tensor | No
     return first, second
 
 
-def _pieces(x: Tensor, *, pool: bool = False) -> ModuleType:
+def _pieces(x: Tensor) -> ModuleType:
     if not x.is_cuda:
-        return plain_pool if pool else plain_norm
-    from acclimate.acceleration import triton_kernels as triton_norm
-    from acclimate.acceleration import triton_kernels as triton_pool
+        return plain_kernels
+    from acclimate.acceleration import triton_kernels
 
-    return triton_pool if pool else triton_norm
+    return triton_kernels
 
 
 def fused_norm(

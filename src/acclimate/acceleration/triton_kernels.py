@@ -391,10 +391,6 @@ def input_gradient(
     return out
 
 
-# mypy: ignore-errors
-# Triton compiles the text of these functions; their annotations are its own.
-
-
 _POOL_SUMS = {"values": 1024, "widest": 128, "deep": 1, "most": 1056}
 
 

@@ -162,7 +162,8 @@ def adapt(
         class_names = loaded.classes.names if loaded.classes else None
         # A mistake shows before the folder is claimed.
         image = _try_out(module, images, class_names, where)
-    parallel.same(record.to_dict(), "processes in a group adapt one model to the same images")
+    if parallel.active():
+        parallel.same(record.to_dict(), "processes in a group adapt one model to the same images")
     folder = None if out is None else RunFolder(out, record, every=checkpoint_every)
     finished = folder.result(module, class_names) if folder else None
     if finished is not None:

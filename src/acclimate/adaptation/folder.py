@@ -36,7 +36,9 @@ class RunFolder:
         self.path = Path(path)
         self.every = every
         self._written = time.monotonic()
-        parallel.on_main(lambda: self._claim(record.to_dict()))
+        plain = record.to_dict()
+        RunRecord.from_dict(plain)  # what could not be read back is refused before the work
+        parallel.on_main(lambda: self._claim(plain))
 
     def _claim(self, record: dict[str, Any]) -> None:
         try:

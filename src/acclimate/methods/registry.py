@@ -9,7 +9,7 @@ from typing import Any
 
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.recipe import Recipe
-from acclimate.registry import Registry, find_object
+from acclimate.registry import Registry, current_folder_importable, find_object
 
 __all__ = ["RECIPES", "get_recipe", "list_recipes", "register_recipe"]
 
@@ -47,7 +47,10 @@ def _find(name: str) -> Recipe:
     if name.startswith("py:"):
         found = find_object(name.removeprefix("py:"))
         try:
-            made = found() if callable(found) else found
+            with current_folder_importable():
+                made = found() if callable(found) else found
+        except AcclimateError:
+            raise
         except Exception as error:
             failed = f"{type(error).__name__}: {error}"
             raise AcclimateError(f"{name}, called without arguments, failed: {failed}") from error

@@ -91,10 +91,15 @@ def checkpoints() -> dict[str, Checkpoint]:
 
 
 def _find(name: str) -> Path:
-    installed = [Path(str(files(e.module))) for e in entry_points(group="acclimate.checkpoints")]
-    for folder in (_CLONE, *installed):
-        if (folder / name).is_file():
-            return folder / name
+    if (_CLONE / name).is_file():
+        return _CLONE / name
+    for entry in entry_points(group="acclimate.checkpoints"):
+        try:
+            path = Path(str(files(entry.module))) / name
+        except ModuleNotFoundError:  # what an uninstalled package left behind
+            continue
+        if path.is_file():
+            return path
     raise AcclimateError(
         f"the weights {name} are not installed; run: pip install acclimate-checkpoints "
         "(in a clone: pip install ./checkpoints)"

@@ -85,11 +85,12 @@ class Checkpoint:
                     f"{self.path} is of another training ({', '.join(others)}); "
                     "choose another folder"
                 )
-            model.load_state_dict(under("state/", tensors))
+            try:
+                model.load_state_dict(under("state/", tensors))
+            except RuntimeError as error:
+                first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+                raise AcclimateError(f"{self.path} is of another architecture: {first}") from error
             unpack(optimizer, under("optimizer/", tensors))
-        except RuntimeError as error:
-            first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-            raise AcclimateError(f"{self.path} is of another architecture: {first}") from error
         except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
             raise AcclimateError(
                 f"{self.path} is damaged or no checkpoint of pretrain ({type(error).__name__}: "
