@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from acclimate.bench import available as data_at_hand
+from acclimate.bench import available as module
 from acclimate.bench.available import AvailableData, datasets_in
 from acclimate.data.corruptions import DEV, TEST
 from sweeps import write_digits
@@ -23,9 +23,9 @@ def test_of_shifts_one_is_enough_and_what_is_missing_is_named_and_looked_for_onc
     for name in (*TEST, *DEV):
         np.save(tmp_path / f"{name}.npy", np.zeros((5, 2, 2, 3), np.uint8))
     looks = []
-    whole = data_at_hand.missing_parts
+    whole = module.missing_parts
     monkeypatch.setattr(
-        data_at_hand, "missing_parts", lambda *place: looks.append(place) or whole(*place)
+        module, "missing_parts", lambda *place: looks.append(place) or whole(*place)
     )
     available = AvailableData(roots={"cifar10-c": str(tmp_path)})
     assert "labels.npy" in str(available.nothing_of("cifar10-c"))

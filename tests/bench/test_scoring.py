@@ -43,11 +43,25 @@ def test_more_images_than_are_scored_at_once():
     assert scores.calibration.ece().value == pytest.approx(ece(many, labels), abs=1e-9)
 
 
+def test_a_model_that_takes_no_single_image_is_run_on_batches_alone():
+    seen = []
+
+    class Squeezing(nn.Module):
+        def forward(self, images):
+            seen.append(len(images))
+            return images.squeeze()
+
+    source = open_images(torch.eye(6).view(6, 6, 1, 1), labels=[0, 1, 2, 3, 4, 0])
+    scores = evaluate(Squeezing(), source, batch_size=3, progress=False)
+    assert scores.errors.counts() == (1, 6)
+    assert seen == [3, 3]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("scoring", [None, Scoring(keep=torch.tensor([0, 2]))], ids=str)
-def test_no_batch_waits_for_a_gpu_and_no_picture_stays_there(scoring):
-    pictures = torch.rand(160, 3, 64, 64)
-    source = open_images(pictures, labels=torch.arange(160) % 2 * 2)
+def test_no_batch_waits_for_a_gpu_and_no_image_stays_there(scoring):
+    images = torch.rand(160, 3, 64, 64)
+    source = open_images(images, labels=torch.arange(160) % 2 * 2)
     source.scoring = scoring
     model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
     seen = []
@@ -65,7 +79,7 @@ def test_no_batch_waits_for_a_gpu_and_no_picture_stays_there(scoring):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert len(seen) == 10
-    assert torch.cuda.max_memory_allocated() - before < pictures.nbytes
+    assert torch.cuda.max_memory_allocated() - before < images.nbytes
     assert scores.predictions.device.type == "cpu"
     assert scores.errors.counts()[1] == 160
 

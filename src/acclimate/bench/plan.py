@@ -411,6 +411,9 @@ def read_plan(path: str | Path) -> dict[str, Any]:
 def _unknown(name: str) -> str:
     if name in _HOW:
         return f"a plan says what is run, not how: expected --{name} on the command line, got a key"
+    if name in ("lr", "epochs"):
+        option = "optimizer.lr" if name == "lr" else name
+        return f"expected {option} among the options under set:, got the key {name}"
     return str(unknown_name("key", name, _NAMES))
 
 

@@ -117,9 +117,15 @@ def evaluate(
 
     buffer = PredictionBuffer(score)
     for number, batch in enumerate(passes.batches(title)):
+        try:
+            logits = logits_of(model(batch.images))
+        except Exception:
+            if number == 0:
+                number_of_outputs(model, batch.images[:1])  # names what it cannot take, if it fails
+            raise
         if number == 0:
-            _check_labels(images, number_of_outputs(model, batch.images[:1]))
-        buffer.add(logits_of(model(batch.images)), batch.rows)
+            _check_labels(images, logits.shape[1])
+        buffer.add(logits, batch.rows)
     buffer.flush()
     return Evaluation(
         errors=errors, calibration=calibration, predictions=predictions.cpu(), labels=images.labels

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from acclimate.bench.job import SEQUENCES, STATIONARY
-from acclimate.bench.record import Record, Result, plain
+from acclimate.bench.record import Result, plain
 from acclimate.data.shift import group_of
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import Writer, text_writer, write_files
@@ -141,7 +141,7 @@ def row_of(result: Result) -> tuple[Any, ...]:
 def result_of(job: str, status: str, record: str, message: str, created: str) -> Result:
     """A result read back from its columns."""
     values = {"job": json.loads(job), "status": status, "message": message, "created": created}
-    return Result.from_dict({**values, "record": Record.from_dict(json.loads(record))})
+    return Result.from_dict({**values, "record": json.loads(record)})
 
 
 def _json(value: Any) -> str:

@@ -221,9 +221,11 @@ def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     words = str(error)
-    return isinstance(error, RuntimeError) and (
+    if isinstance(error, RuntimeError) and (
         "out of memory" in words or "can't allocate memory" in words
-    )
+    ):
+        return True
+    return error.__cause__ is not None and out_of_memory(error.__cause__)
 
 
 def breaks_device(error: BaseException) -> bool:
