@@ -124,5 +124,5 @@ def test_a_model_that_cannot_take_the_images_is_a_message(tmp_path, capfd):
     words = ["--model", "acclimate:digits", "--images", str(tmp_path / "colour.npz")]
     assert main(["evaluate", *words, "--size", "8", "--quiet", "--device", "cpu"]) == 2
     err = capfd.readouterr().err
-    assert "the model failed on images of shape 1 × 3 × 8 × 8" in err
+    assert "the model failed on images of shape 4 × 3 × 8 × 8" in err
     assert "Traceback" not in err

@@ -29,7 +29,7 @@ from acclimate.methods.registry import get_recipe
 from acclimate.models import LoadedModel, as_loaded
 from acclimate.models.device import choose_device, copy_model, floating_dtype
 from acclimate.models.layers import batch_norm_layers
-from acclimate.models.outputs import number_of_outputs
+from acclimate.models.outputs import checked_logits
 from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
@@ -239,7 +239,7 @@ def _try_out(
 ) -> Tensor:
     """Run the model on one image: does it take these images, do classes and labels fit?"""
     batch = next(iter(batches(images, batch_size=1, order=torch.tensor([0]), device=device)))
-    classes = number_of_outputs(model, batch.images.to(floating_dtype(model)))
+    classes = checked_logits(model, batch.images.to(floating_dtype(model))).shape[1]
     if class_names is not None and len(class_names) != classes:
         raise AcclimateError(
             f"expected as many class names as the model has outputs ({classes}), "

@@ -24,7 +24,7 @@ from acclimate.metrics import (
 from acclimate.models import LoadedModel
 from acclimate.models.device import choose_device, floating_dtype
 from acclimate.models.layers import batch_norm_layers
-from acclimate.models.outputs import logits_of, number_of_outputs
+from acclimate.models.outputs import checked_logits, logits_of
 from acclimate.result import AdaptationResult
 from acclimate.text import Score, Speed
 
@@ -117,14 +117,11 @@ def evaluate(
 
     buffer = PredictionBuffer(score)
     for number, batch in enumerate(passes.batches(title)):
-        try:
-            logits = logits_of(model(batch.images))
-        except Exception:
-            if number == 0:
-                number_of_outputs(model, batch.images[:1])  # names what it cannot take, if it fails
-            raise
         if number == 0:
+            logits = checked_logits(model, batch.images)
             _check_labels(images, logits.shape[1])
+        else:
+            logits = logits_of(model(batch.images))
         buffer.add(logits, batch.rows)
     buffer.flush()
     return Evaluation(

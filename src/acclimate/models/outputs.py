@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["Outputs", "find_classifier", "logits_of", "number_of_outputs"]
+__all__ = ["Outputs", "checked_logits", "find_classifier", "logits_of"]
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def find_classifier(model: nn.Module) -> tuple[str, nn.Module]:
     return (linear or pointwise)[-1]
 
 
-def number_of_outputs(model: nn.Module, images: Tensor) -> int:
-    """Run a model on an image to see whether it accepts it, and how many classes it predicts."""
+def checked_logits(model: nn.Module, images: Tensor) -> Tensor:
+    """The logits for a first batch; an error names the shape of images the model failed on."""
     try:
         with torch.no_grad():
             returned = model(images)
@@ -85,4 +85,4 @@ def number_of_outputs(model: nn.Module, images: Tensor) -> int:
             f"the model failed on images of shape {shape} (images × channels × height × width): "
             f"{type(error).__name__}: {error}"
         ) from error
-    return logits_of(returned).shape[1]
+    return logits_of(returned)
