@@ -37,7 +37,7 @@ def test_one_import_opens_every_package_and_begins_without_torch() -> None:
 
 def test_a_name_that_is_none_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'acclimate' has no attribute 'recipes'"):
-        _ = acclimate.recipes  # type: ignore[attr-defined]
+        _ = acclimate.recipes
 
 
 def test_every_base_and_every_registered_part_is_in_parts() -> None:

@@ -21,7 +21,7 @@ PHOTOS = np.random.default_rng(0).integers(0, 256, (20, 15, 12, 3), dtype=np.uin
 
 def stream(**options: object) -> Stream:
     loaded = LoadedModel(name="py:mine:net", model=bn_net(), preprocessing=PREPROCESSING)
-    return Stream(loaded, "ent", **options)  # type: ignore[arg-type]
+    return Stream(loaded, "ent", **options)
 
 
 def as_adapt_reads(photos: np.ndarray) -> torch.Tensor:
