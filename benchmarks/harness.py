@@ -120,8 +120,8 @@ def measured(root: Path) -> dict[str, Any]:
 
 def inside(worker: Worker, job: Job) -> tuple[Any, Any]:
     """The model and the images that a worker would take."""
-    loaded = worker._models.load(job)
-    return loaded, worker._images.shifted(job, loaded.preprocessing).images
+    loaded = worker.models.load(job)
+    return loaded, worker.images.shifted(job, loaded).images
 
 
 if __name__ == "__main__":

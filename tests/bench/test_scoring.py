@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from acclimate.bench.scoring import evaluate, forgetting
-from acclimate.data import ImageSource, open_images
+from acclimate.bench.scoring import evaluate, evaluated_record, forgetting
+from acclimate.data import ClassList, ImageSource, open_images
 from acclimate.errors import AcclimateError
 from acclimate.metrics import Scoring, ece, top_k_error
 
@@ -102,13 +101,12 @@ def test_unknown_labels_are_left_out_of_a_subset_too():
     assert scores.calibration.ece().images == 20
 
 
-def test_answers_through_a_map_have_no_calibration():
+def test_predictions_through_a_map_have_no_calibration():
     label_of = torch.tensor([0, 0, 1, 1, -1, -1, 2, 2])
     scores = evaluate(MODEL, answers(Scoring(label_of=label_of), LABELS % 3), progress=False)
     wrong = (label_of[LOGITS.argmax(dim=1)] != LABELS % 3).sum().item()
     assert scores.errors.counts() == (wrong, 50)
     assert scores.calibration is None
-    assert "ece" not in scores.to_dict()
 
 
 def test_without_labels_there_is_nothing_to_score():
@@ -138,6 +136,32 @@ def test_a_model_stays_in_evaluation_and_unchanged():
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 
+# Records.
+
+
+def test_predictions_through_a_map_are_looked_into():
+    logits = torch.eye(6)[[0, 0, 1, 2, 5, 5]].view(6, 6, 1, 1)
+    source = open_images(logits, labels=[0, 1, 0, 1, 0, 1])
+    source.scoring = Scoring(label_of=torch.tensor([0, 0, 1, 1, -1, -1]))
+    source.class_names = ("bird", "dog")
+    record = evaluated_record(evaluate(MODEL, source, progress=False), source, None)
+    assert record.wrong == 3  # a dog taken for a bird, and two predictions that are neither
+    assert record.filtered_error == 25
+    assert record.unmappable_percent == pytest.approx(100 / 3)
+    assert (record.most_predicted[0]["name"], record.most_predicted[0]["count"]) == ("0", 2)
+    (pair,) = record.confusions
+    assert (pair["label"], pair["answer"], pair["count"]) == ("dog", "bird", 1)
+    assert (record.ece, record.reliability) == (None, ())
+
+
+def test_outputs_are_named_where_the_model_knows_its_classes():
+    source = answers(Scoring(label_of=torch.tensor([0, 0, 1, 1, -1, -1, 2, 2])), LABELS % 3)
+    scores = evaluate(MODEL, source, progress=False)
+    record = evaluated_record(scores, source, ClassList(tuple("abcdefgh")))
+    assert {each["name"] for each in record.most_predicted} < set("abcdefgh")
+    assert record.confusions == ()  # the data set's classes have no names
+
+
 # Forgetting.
 
 
@@ -148,19 +172,17 @@ def test_statistics_come_from_the_clean_images_again():
     adapted[1].running_mean += 1000 * torch.arange(8)  # of a very different place
     clean = answers(labels=LOGITS.argmax(dim=1))
     lost = forgetting(model, adapted, clean, batch_size=50, progress=False)
-    assert lost.before.value == 0
-    assert lost.statistics
+    assert lost.before == 0
+    assert lost.statistics_estimated_anew
     standard = (LOGITS - LOGITS.mean(dim=0)) / LOGITS.std(dim=0)
     differ = (standard.argmax(dim=1) != LOGITS.argmax(dim=1)).double().mean().item()
-    assert lost.after.value == pytest.approx(100 * differ)
-    assert lost.points == lost.after.value
-    assert lost.after.images == 50
+    assert lost.after == pytest.approx(100 * differ)
+    assert lost.images == 50
 
 
-def test_a_model_without_batch_norm_is_taken_as_it_is():
+def test_a_model_without_batch_norm_is_scored_unchanged():
     adapted = nn.Sequential(nn.Flatten(), nn.Linear(8, 8, bias=False))
     nn.init.eye_(adapted[1].weight)
     lost = forgetting(MODEL, adapted, answers(), progress=False)
-    assert not lost.statistics
-    assert lost.points == 0
-    assert np.isfinite(lost.before.value)
+    assert lost.statistics_estimated_anew is False
+    assert lost.after == lost.before > 0

@@ -161,17 +161,17 @@ def test_a_gradual_stream_rises_and_fades(worker) -> None:
 
 def test_a_wave_of_severities_and_then_another_group_from_the_same_images(roots) -> None:
     images = ImageCache(roots, device=torch.device("cpu"), incomplete=True)
-    record = load("acclimate:digits").preprocessing
+    loaded = load("acclimate:digits")
     gradual = a_job("bn", shift="cifar/dev", setting="gradual", images=4)
-    _, met = images.met(gradual, record)
+    _, met = images.met(gradual, loaded)
     wave = [1, 2, 3, 4, 5, 4, 3, 2, 1]
     assert [each.shift.severity for each in met.images.sources] == wave * len(DEV)
     assert list(met.shifts) == [name for name in DEV for _ in wave]
     continual = replace(gradual, shift="cifar/dev:3", setting="continual")
-    _, met = images.met(continual, record)
+    _, met = images.met(continual, loaded)
     assert [each.shift.severity for each in met.images.sources] == [3] * len(DEV)
-    assert images.met(continual, record)[1] is met
-    other = images.met(replace(continual, shift="cifar/dev:4"), record)[1]
+    assert images.met(continual, loaded)[1] is met
+    other = images.met(replace(continual, shift="cifar/dev:4"), loaded)[1]
     assert other.images.sources[0].shift.severity == 4
 
 
@@ -210,7 +210,7 @@ def test_the_shifts_of_a_group_share_what_may_be_kept_in_memory(roots) -> None:
     size = 160 * math.prod(load("acclimate:digits").preprocessing.shape)
     for cache, kept in ((2 * size, 2), (len(DEV) * size, len(DEV)), (0, 0)):
         images = ImageCache(roots, device=torch.device("cpu"), incomplete=True, cache=cache)
-        _, met = images.met(job, load("acclimate:digits").preprocessing)
+        _, met = images.met(job, load("acclimate:digits"))
         assert sum(each._kept is not None for each in met.images.sources) == kept
 
 
@@ -218,7 +218,7 @@ def test_shifts_without_severities_do_not_grow_and_fade() -> None:
     images = ImageCache({}, device=torch.device("cpu"))
     job = Job(model="m", dataset="imagenet-d", shift="all", recipe="ent", setting="gradual")
     with pytest.raises(AcclimateError, match="imagenet-d have no severities"):
-        images.met(job, None)
+        images.met(job, load("acclimate:digits"))
 
 
 def test_one_image_at_a_time(worker) -> None:

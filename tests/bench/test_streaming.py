@@ -1,4 +1,4 @@
-"""The answers of a stream, counted for each shift."""
+"""The predictions of a stream, counted for each shift."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from acclimate.bench.streaming import Met, _Counts
 from acclimate.data import Batch, open_images
 from acclimate.data.base import JoinedSource
-from acclimate.metrics import Scoring, Tally
+from acclimate.metrics import Scoring
 
 SIZES = (1000, 1, 1700)
 TOTAL = sum(SIZES)
@@ -29,51 +29,57 @@ def met_shifts(*, labels: bool = True, scoring: Scoring | None = None) -> Met:
     return Met(images=JoinedSource(parts), shifts=["fog", "snow", "frost"])
 
 
-def counted(met: Met, order: torch.Tensor, *, batch_size: int) -> list[Tally]:
+def counted(met: Met, order: torch.Tensor, *, batch_size: int) -> _Counts:
     counts = _Counts(met, device=CPU)
     for chosen in order.split(batch_size):
         counts.add(LOGITS[chosen], Batch(torch.zeros(0), chosen, chosen))
-    return counts.tallies()
+    return counts
+
+
+def percent(wrong: torch.Tensor, known: torch.Tensor) -> float | None:
+    return 100 * float((wrong & known).sum()) / int(known.sum()) if known.any() else None
 
 
 @pytest.mark.parametrize("order", [torch.arange(TOTAL), MIXED], ids=["one by one", "mixed"])
 @pytest.mark.parametrize("batch_size", [1, 100, TOTAL])
-def test_each_shift_has_its_own_answers_however_they_come(order, batch_size):
+def test_each_shift_has_its_own_error_however_images_come(order, batch_size):
     scoring = Scoring(keep=torch.tensor([0, 1, 2, 4]))
-    tallies = counted(met_shifts(scoring=scoring), order, batch_size=batch_size)
-    right = scoring.predict(LOGITS) == LABELS
-    for tally, labels, correct, size in zip(
-        tallies, LABELS.split(SIZES), right.split(SIZES), SIZES, strict=True
-    ):
-        assert tally.images == size
-        assert int(tally.labelled) == int((labels >= 0).sum())
-        assert int(tally.wrong) == int((~correct & (labels >= 0)).sum())
+    counts = counted(met_shifts(scoring=scoring), order, batch_size=batch_size)
+    wrong, known = scoring.predict(LOGITS) != LABELS, LABELS >= 0
+    expected = map(percent, wrong.split(SIZES), known.split(SIZES))
+    assert counts.by_shift() == {
+        name: [pytest.approx(error)]
+        for name, error in zip(("fog", "snow", "frost"), expected, strict=True)
+    }
+    scores = counts.scores()
+    assert (scores.images, scores.labelled) == (TOTAL, int(known.sum()))
+    assert scores.error == pytest.approx(percent(wrong, known))
 
 
 @pytest.mark.parametrize("batch_size", [1, 100, TOTAL])
 def test_spans_follow_one_another_as_the_images_came(batch_size):
-    counts = _Counts(met_shifts(), device=CPU)
-    for chosen in MIXED.split(batch_size):
-        counts.add(LOGITS[chosen], Batch(torch.zeros(0), chosen, chosen))
-    spans = counts.spans()
+    spans = counted(met_shifts(), MIXED, batch_size=batch_size).spans()
     wrong, known = LOGITS.argmax(dim=1) != LABELS, LABELS >= 0
     assert len(spans) == 20
-    assert sum(span["images"] for span in spans) == TOTAL
+    assert sum(span.images for span in spans) == TOTAL
     start = 0
     for span in spans:
-        came = MIXED[start : start + span["images"]]
-        start += span["images"]
-        share = (wrong & known)[came].sum() / known[came].sum()
-        assert span["error"] == pytest.approx(100 * float(share))
-        assert span["largest"] == LOGITS[came].argmax(dim=1).bincount().max() / len(came)
+        came = MIXED[start : start + span.images]
+        start += span.images
+        assert span.error == pytest.approx(percent(wrong[came], known[came]))
+        assert span.largest == LOGITS[came].argmax(dim=1).bincount().max() / len(came)
 
 
-def test_a_shift_that_was_not_met_has_no_answers():
-    tallies = counted(met_shifts(), torch.arange(1000), batch_size=128)
-    assert [tally.images for tally in tallies] == [1000, 0, 0]
+def test_a_shift_that_was_not_met_has_no_error():
+    counts = counted(met_shifts(), torch.arange(1000), batch_size=128)
+    fog, snow, frost = counts.by_shift().values()
+    assert fog[0] is not None
+    assert (snow, frost) == ([None], [None])
+    assert counts.scores().images == 1000
 
 
 def test_without_labels_images_are_counted_and_errors_are_not():
-    tallies = counted(met_shifts(labels=False), MIXED, batch_size=128)
-    assert [tally.images for tally in tallies] == list(SIZES)
-    assert all(tally.scores().error is None for tally in tallies)
+    counts = counted(met_shifts(labels=False), MIXED, batch_size=128)
+    assert counts.scores().images == TOTAL
+    assert counts.scores().error is None
+    assert set(map(tuple, counts.by_shift().values())) == {(None,)}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from acclimate.acceleration import EXACT, Acceleration
 from acclimate.adaptation.adapt import adapt
-from acclimate.bench import Result, Weights, scoring
+from acclimate.bench import Result, Weights
 from acclimate.bench import images as _image_cache
 from acclimate.bench import worker as _model_cache
 from acclimate.bench import worker as running
@@ -79,17 +81,16 @@ def test_the_numbers_are_those_of_adapt(worker, roots):
 
 
 def test_calibration_is_that_of_another_pass(worker, roots):
-    record = done(worker.run(a_job("bn"))).record.to_dict()
+    record = done(worker.run(a_job("bn"))).record
     loaded = load("acclimate:digits")
     images = images_of(roots, loaded)
     adapted = adapt(loaded, images, "bn", shift="cifar/fog:2", guard="observe", progress=False)
     shifted = _image_cache.ShiftedSource(images, Shift.parse("cifar/fog:2"))
-    scores = evaluate(adapted.model, shifted, progress=False).to_dict()
-    assert record["ece"] == pytest.approx(scores["ece"], abs=1e-6)
-    assert [b["count"] for b in record["reliability"]] == [
-        b["count"] for b in scores["reliability"]
-    ]
-    assert record["wrong"] == scores["wrong"]
+    scores = evaluate(adapted.model, shifted, progress=False)
+    assert record.ece == pytest.approx(scores.calibration.ece().value, abs=1e-6)
+    curve = scores.calibration.reliability()
+    assert [point["count"] for point in record.reliability] == [point.count for point in curve]
+    assert (record.wrong, record.labelled) == scores.errors.counts()
 
 
 def test_no_clock_decides_on_numbers_unless_it_is_asked_to(roots, monkeypatch):
@@ -150,6 +151,26 @@ def test_forgetting(worker):
     assert 0 <= lost["after"] <= 100
 
 
+def test_top5_errors_of_an_adapted_model_take_a_pass_of_their_own(roots):
+    job = a_job(batch_size=50)
+    run = done(Worker(roots, device="cpu", incomplete=True).run(job)).record
+    again = done(Worker(roots, device="cpu", incomplete=True, rescore=True).run(job)).record
+    assert run.wrong_top5 is None
+    assert 0 < again.wrong_top5 < again.wrong == run.wrong
+    assert (again.errors, again.batch_size) == (run.errors, 50)
+    assert again.ece == pytest.approx(run.ece, abs=1e-6)
+
+
+def test_predictions_that_no_plain_model_has_are_those_that_are_scored(roots):
+    worker = Worker(roots, device="cpu", incomplete=True, rescore=True)
+    unadapted = done(worker.run(a_job("none")))
+    lame = replace(a_job("none"), recipe="lame")
+    record = done(worker.run(lame)).record
+    assert record.errors.final != unadapted.error
+    assert record.wrong == round(record.errors.final * record.labelled / 100)
+    assert record.wrong_top5 is None
+
+
 def test_collapse_shows(worker):
     result = done(worker.run(a_job(options={"optimizer.lr": 50.0, "epochs": 3})))
     assert result.record.verdict == "harmful"
@@ -192,7 +213,7 @@ def test_a_weights_file_that_changed_since_is_refused(worker, tmp_path):
 def memory_for(size: int, monkeypatch) -> list[int | None]:
     """Fails as a device does that has no room for more than ``size`` images."""
     asked = []
-    real = scoring.adapt
+    real = running.adapt
 
     def small(*args, batch_size=None, **kwargs):
         asked.append(batch_size)
@@ -200,7 +221,7 @@ def memory_for(size: int, monkeypatch) -> list[int | None]:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate")
         return real(*args, batch_size=batch_size, **kwargs)
 
-    monkeypatch.setattr(scoring, "adapt", small)
+    monkeypatch.setattr(running, "adapt", small)
     return asked
 
 

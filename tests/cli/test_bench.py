@@ -62,6 +62,28 @@ def test_run_show_and_run_again(capfd):
     assert {job["seed"] for job in record["first"]} == {1}
 
 
+def test_images_of_your_own_are_a_data_set(capfd):
+    from PIL import Image
+
+    images, labels = digits("held-out")
+    for index, (image, label) in enumerate(zip(images[:60], labels[:60], strict=True)):
+        folder = Path("photos", str(label))
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{index}.png")
+    np.savez("photos.npz", images=images[:60], labels=labels[:60])
+    words = ["bench", "--models", "acclimate:digits", "--datasets", "folder", *PLAN, *ROOT[2:]]
+    for root in ("photos", "photos.npz"):
+        assert main([*words, "--root", root, "--store", f"{root}.db"]) == 0
+    capfd.readouterr()
+    results = [list(Store(f"{root}.db").results()) for root in ("photos", "photos.npz")]
+    errors = [{each.key: each.error for each in store} for store in results]
+    assert errors[0] == errors[1]
+    assert {each.record.labelled for each in results[0]} == {60}
+    Path("empty").mkdir()
+    assert main([*words, "--root", "empty", "--store", "other.db"]) == 2
+    assert "expected image files" in capfd.readouterr().err
+
+
 def test_scored_at_the_end_alone(capfd):
     asked = ["--shifts", "cifar/fog:2", "--recipes", "ent", "--set", "optimizer.lr=0.01"]
     assert bench(*asked, "--set", "epochs=3", "--score", "end") == 0

@@ -43,11 +43,56 @@ def test_a_table_by_corruption_and_severity(capfd):
     assert table[0][-1] == "400"
     assert table[1][1:5] == ["-"] * 4
     assert "95 % CI" in out
-    assert json.loads(Path("scores/evaluation.json").read_text())["parts"][0]["name"] == "fog:1"
+    assert "written to scores: results.db, evaluation.json" in out
     assert evaluate(*words, "--json", "--out", "scores") == 0
     record = json.loads(capfd.readouterr().out)
-    assert len(record["parts"]) == 6
+    assert record == json.loads(Path("scores/evaluation.json").read_text())
+    assert [(part["shift"], part["severity"]) for part in record["parts"]][4:] == [
+        ("fog", 5),
+        ("contrast", 5),
+    ]
+    assert record["run"]["model"] == "acclimate:digits"
     assert f"{record['error']['value']:.1f} %" in out
+
+
+def test_the_store_is_one_that_results_reads(capfd):
+    assert evaluate("--images", "clean.npz", "--shift", "cifar/fog", "--out", "scores") == 0
+    error = capfd.readouterr().out.partition("mean error ")[2].partition(" %")[0]
+    assert main(["results", "scores/results.db", "--json"]) == 0
+    (cell,) = json.loads(capfd.readouterr().out)["cells"]
+    assert f"{cell['value']:.1f}" == error
+    for size in ("16", "32"):
+        evaluate("--images", "clean.npz", "--recipe", "bn", "--batch-size", size, "--out", "scores")
+    capfd.readouterr()
+    assert main(["results", "scores/results.db", "--where", "recipe=bn", "--json"]) == 0
+    cells = json.loads(capfd.readouterr().out)["cells"]
+    assert {cell["images"] for cell in cells} == {80}
+    assert len(cells) == 2
+
+
+def test_folders_and_arrays_are_both_images(capfd):
+    from PIL import Image
+
+    for index, (image, label) in enumerate(zip(IMAGES[:80], LABELS[:80], strict=True)):
+        folder = Path("photos", str(label))
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{index}.png")
+    Path("photos/0/broken.png").write_text("no image")
+    errors = []
+    for images in ("clean.npz", "photos"):
+        assert evaluate("--images", images, "--json") == 0
+        errors.append(json.loads(capfd.readouterr().out)["error"])
+    assert errors[0] == errors[1]
+    assert evaluate("--images", "photos") == 0
+    assert "note: 1 of 81 images cannot be read and are left out" in capfd.readouterr().out
+
+
+def test_another_size_is_another_evaluation(capfd):
+    words = ["--images", "clean.npz", "--out", "scores"]
+    assert evaluate(*words) == 0
+    assert evaluate(*words, "--size", "8", "--mean", "0.3", "--std", "0.5") == 2
+    err = capfd.readouterr().err
+    assert "of other preprocessing: expected 8×8, mean (0.3,), std (0.37,), got 8×8" in err
 
 
 def test_adapted_with_forgetting(capfd):
@@ -87,6 +132,10 @@ def test_adapt_to_a_shift_resumes_like_any_run(capfd):
         ("--images clean.npz --interval 95", "between 0 and 1"),
         ("--images clean.npz --shift fog:3", "such as imagenet/fog:3"),
         ("--images clean.npz --shift cifar/fog:8", "1, 2, 3, 4 or 5"),
+        ("--images clean.npz --shift cifar/fog --shift imagenet/fog", "shifts of one preset"),
+        ("--images clean.npz --recipe none --epochs 2", "takes no options"),
+        ("--images clean.npz --recipe ent --set epoch=2", "did you mean 'epochs'"),
+        ("--images clean.npz --recipe ent --clean unlabelled.npz", "labelled clean images"),
         ("--images clean.npz --batch-size 0", "batch_size >= 1"),
         ("--images unlabelled.npz", "expected labelled images"),
         ("--dataset minst --root .", "did you mean 'mnist'"),
@@ -100,6 +149,15 @@ def test_mistakes(words, said, capfd):
     assert said in err
 
 
+@pytest.mark.parametrize(
+    "words", ["--shift cifar/fob", "--shift fog", "--recipe entt", "--recipe ent --set a=b"]
+)
+def test_a_typo_shows_before_a_model_is_loaded(words, monkeypatch, capfd):
+    monkeypatch.setattr("acclimate.cli.evaluate.load_model", None)
+    assert evaluate("--images", "clean.npz", *words.split()) == 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_data_set_without_its_root_says_what_to_get(capfd):
     assert evaluate("--dataset", "imagenet-c") == 2
     err = capfd.readouterr().err
@@ -111,7 +169,7 @@ def test_a_data_set_without_its_root_says_what_to_get(capfd):
 
 def test_what_can_be_listed(capfd):
     assert main(["list", "datasets", "--json"]) == 0
-    assert {"imagenet-c", "cifar10-c", "fmow"} <= set(json.loads(capfd.readouterr().out))
+    assert {"imagenet-c", "cifar10-c", "fmow", "folder"} <= set(json.loads(capfd.readouterr().out))
     assert main(["list", "corruptions", "f*"]) == 0
     assert [line.split() for line in capfd.readouterr().out.splitlines()] == [
         ["frost", "test"],

@@ -15,16 +15,18 @@ from tqdm import tqdm
 
 from acclimate.bench.job import SEQUENCES, ImageOrder, Job
 from acclimate.bench.plan import MADE_FROM, root_of
-from acclimate.bench.shifts import dataset_parts, job_shifts
+from acclimate.bench.shifts import CLEAN, found_shift, job_shifts
 from acclimate.bench.streaming import Met
-from acclimate.data import ImageSource, Preprocessing
+from acclimate.data import ImageSource
 from acclimate.data.base import JoinedSource, digest
 from acclimate.data.benchmarks import find_dataset, open_dataset
+from acclimate.data.benchmarks.own_images import FOLDER
 from acclimate.data.corruptions import SEVERITIES
 from acclimate.data.memory import cache_budget
 from acclimate.data.shift import Shift
 from acclimate.data.shifted import ShiftedSource, made_shift
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.models import LoadedModel
 
 __all__ = ["ImageCache", "Opened", "few_images", "images_digest", "noted_warnings"]
 
@@ -141,17 +143,15 @@ class ImageCache:
         self._last: dict[str, tuple[Hashable, Opened]] = {}
         self._sequence: tuple[Hashable, Opened, Met] | None = None
 
-    def shifted(
-        self, job: Job, preprocessing: Preprocessing | None, *, cache: int | None = None
-    ) -> Opened:
+    def shifted(self, job: Job, loaded: LoadedModel, *, cache: int | None = None) -> Opened:
         """The images a job adapts to; ``cache`` is what others have left for them, in bytes."""
         if job.dataset != self._dataset:  # nothing of another one will be asked for again soon
             self._dataset = job.dataset
             self._last.clear()
             self._sequence = None
         if find_dataset(job.dataset).shifts:
-            return self._kept("own", job, job.dataset, job.shift, preprocessing, cache=cache)
-        clean = self._kept("clean", job, job.dataset, None, preprocessing)
+            return self._kept("own", job, job.dataset, job.shift, loaded, cache=cache)
+        clean = self._kept("clean", job, job.dataset, None, loaded)
         if job.shift is None:
             return clean
         key = (self._last["clean"][0], job.shift)
@@ -162,19 +162,19 @@ class ImageCache:
         self._last["made"] = key, opened
         return opened
 
-    def met(self, job: Job, preprocessing: Preprocessing | None) -> tuple[Opened, Met]:
+    def met(self, job: Job, loaded: LoadedModel) -> tuple[Opened, Met]:
         """What a job in a setting meets: its shift, or all of its group in their turn."""
         assert job.setting is not None
         gradual = job.setting == "gradual"
         words = [job.shift] if not _is_group(job) else _members(job, gradual=gradual)
-        key = (job.dataset, job.split, tuple(words), job.images, preprocessing)
+        key = (job.dataset, job.split, tuple(words), job.images, _prepared(job.dataset, loaded))
         if self._sequence is None or self._sequence[0] != key:
             self._sequence = None  # before the next one takes its memory
             parts: dict[str | None, Opened] = {}
             left = cache_budget(self.cache)  # for all of them together
             for word in dict.fromkeys(words):
                 alone = replace(job, shift=word, setting=None)
-                parts[word] = self.shifted(alone, preprocessing, cache=left)
+                parts[word] = self.shifted(alone, loaded, cache=left)
                 size = _bytes(parts[word].images)
                 left -= size if size <= left else 0
             met = Met(
@@ -191,8 +191,17 @@ class ImageCache:
             self._sequence = key, opened, met
         return self._sequence[1], self._sequence[2]
 
-    def clean(self, job: Job, preprocessing: Preprocessing | None) -> Opened:
-        """The images of a job before the shift, to measure forgetting on."""
+    def clean(self, job: Job, loaded: LoadedModel) -> Opened:
+        """The images to measure forgetting on: those named for it, or those before the shift."""
+        if CLEAN in self.roots:
+            root = self.roots[CLEAN]
+            opened = self._kept("source", job, FOLDER, None, loaded, root=root)
+            if opened.images.labels is None:
+                raise AcclimateError(
+                    f"expected labelled clean images to measure forgetting on, got none in {root}; "
+                    "put them into folders named by class"
+                )
+            return opened
         own = bool(find_dataset(job.dataset).shifts)
         name = MADE_FROM.get(job.dataset, (None,))[0] if own else job.dataset
         if name is None or name not in self.roots:
@@ -200,7 +209,7 @@ class ImageCache:
             raise AcclimateError(
                 f"forgetting is measured on clean images, and {job.dataset} has none{needed}"
             )
-        return self._kept("clean", job, name, None, preprocessing)
+        return self._kept("clean", job, name, None, loaded)
 
     def _is_last(self, kind: str, key: Hashable) -> bool:
         return kind in self._last and self._last[kind][0] == key
@@ -211,56 +220,51 @@ class ImageCache:
         job: Job,
         dataset: str,
         shift: str | None,
-        preprocessing: Preprocessing | None,
+        loaded: LoadedModel,
         *,
         cache: int | None = None,
+        root: str | Path | None = None,
     ) -> Opened:
-        key = (dataset, job.split, shift, job.images, preprocessing)
+        count = job.images if root is None else None
+        key = (dataset, job.split, shift, count, _prepared(dataset, loaded))
         if not self._is_last(kind, key):
             self._last.pop(kind, None)
-            self._last[kind] = key, self._open(job, dataset, shift, preprocessing, cache)
+            where = root_of(dataset, self.roots) if root is None else Path(root).expanduser()
+            split = job.split if dataset == job.dataset else None
+            opened = self._open(dataset, where, split, shift, count, loaded, cache)
+            self._last[kind] = key, opened
         return self._last[kind][1]
 
     def _open(
         self,
-        job: Job,
         dataset: str,
+        root: Path,
+        split: str | None,
         shift: str | None,
-        preprocessing: Preprocessing | None,
+        count: int | None,
+        loaded: LoadedModel,
         cache: int | None,
     ) -> Opened:
-        root = root_of(dataset, self.roots)
-        split = job.split if dataset == job.dataset else None
-        severity, corruption = None, None
+        record = find_dataset(dataset)
+        found = None if shift is None else found_shift(record, root, Shift.parse(shift))
         with noted_warnings() as warned:
-            if shift is not None:  # also finds what stands in for it: frost-procedural for frost
-                part = dataset_parts(
-                    dataset,
-                    root,
-                    [shift],
-                    split=split,
-                    incomplete=self.incomplete,
-                    progress=False,
-                )[0]
-                found = part.shift
-                assert found is not None
-                corruption, severity = found.name, found.severity
             source = open_dataset(
                 dataset,
                 root,
                 split=split,
-                shift=corruption,
-                severity=severity,
-                preprocessing=preprocessing,
+                shift=None if found is None else found.name,
+                severity=None if found is None else found.severity,
+                preprocessing=loaded.preprocessing,
+                classes=loaded.classes if record.classes is None else None,
                 cache=self.cache if cache is None else cache,
                 progress=self.progress,
                 incomplete=self.incomplete,
             )
-        images, notes = few_images(source, job.images)
+        images, notes = few_images(source, count)
         return Opened(
             images=images,
             data=images_digest(images),
-            corruption=corruption,
+            corruption=None if found is None else found.name,
             notes=(*warned, *notes),
         )
 
@@ -279,6 +283,12 @@ class ImageCache:
                 images.read(chunk)
         data = images_digest(images)
         return Opened(images=images, data=data, corruption=shift.name, notes=clean.notes)
+
+
+def _prepared(dataset: str, loaded: LoadedModel) -> Hashable:
+    """What the images and labels of a data set depend on in the model."""
+    own = find_dataset(dataset).classes is None
+    return (loaded.preprocessing, loaded.classes if own else None)
 
 
 def _is_group(job: Job) -> bool:

@@ -150,6 +150,7 @@ class Job:
         forgetting: also measure the error on clean images.
         setting: in which order the images come, one of `SETTINGS`; None is "stationary". Where it
             runs through a group of shifts, ``shift`` names the group, "cifar/test:5".
+        batch_size: images at a time, to which the learning rate is scaled; None is the recipe's.
 
     >>> job = Job.of(model="acclimate:wrn-40-2", dataset="cifar10", recipe="ent",
     ...              shift="cifar/fog:3", options={"optimizer.lr": 1e-3})
@@ -170,6 +171,7 @@ class Job:
     split: str | None = None
     forgetting: bool = False
     setting: str | None = None
+    batch_size: int | None = None
     _shift: Shift | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -281,9 +283,9 @@ def _check(job: Job) -> None:
         value = getattr(job, name)
         if not isinstance(value, str) or not value:
             raise AcclimateError(f"expected a name as the {name} of a job, got {value!r}")
-    for name, least in (("seed", 0), ("images", 1)):
+    for name, least in (("seed", 0), ("images", 1), ("batch_size", 1)):
         value = getattr(job, name)
-        if value is None and name == "images":
+        if value is None and name != "seed":
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise AcclimateError(f"expected {name} >= {least}, got {value!r}")

@@ -12,7 +12,18 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from acclimate.bench.job import Job
 from acclimate.errors import AcclimateError
 
-__all__ = ["Errors", "Forgetting", "Record", "Result", "Signals", "Status", "plain"]
+__all__ = [
+    "Balance",
+    "Errors",
+    "Forgetting",
+    "LabelFreeScores",
+    "Record",
+    "Result",
+    "Signals",
+    "Span",
+    "Status",
+    "plain",
+]
 
 Status: TypeAlias = Literal["done", "failed"]
 _Read: TypeAlias = Callable[[Any], Any]
@@ -103,11 +114,22 @@ class Errors(_Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Forgetting(_Part):
-    """Error in percent on clean images, before and after adaptation to others."""
+    """Error in percent on clean images, before and after adaptation to others.
+
+    Attributes:
+        before: of the source model, unadapted.
+        after: of the adapted model.
+        images: how many clean ones were scored.
+        statistics_estimated_anew: whether the adapted model's statistics were, on the clean images;
+            False where it has no batch norm.
+        data: fingerprint of the clean images and labels.
+    """
 
     before: float | None = None
     after: float | None = None
     images: int | None = None
+    statistics_estimated_anew: bool | None = None
+    data: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +195,9 @@ class Record(_Part):
         score: "end" where only the last of the epochs was scored.
         ece: calibration error of the model that was returned; ``reliability`` is its curve.
         filtered_error: of predictions that a map to the data set's labels knows, in percent;
-            ``unmappable_percent`` is the share of the others.
+            ``unmappable_percent`` is the share of the others, ``most_predicted`` names the most
+            frequent outputs, ``confusions`` the most frequent mistakes among the data set's
+            classes, ``answered_as_another`` the classes that another is predicted for more often.
         verdict: the guard's; ``reason`` says why, ``events`` what it saw.
         scores: the label-free score after each epoch.
         label_free: what that score is made of.
@@ -214,6 +238,9 @@ class Record(_Part):
     reliability: tuple[Mapping[str, Any], ...] = ()
     filtered_error: float | None = None
     unmappable_percent: float | None = None
+    most_predicted: tuple[Mapping[str, Any], ...] = ()
+    confusions: tuple[Mapping[str, Any], ...] = ()
+    answered_as_another: tuple[str, ...] = ()
     verdict: str | None = None
     reason: str | None = None
     events: tuple[Mapping[str, Any], ...] = ()
@@ -245,6 +272,10 @@ class Record(_Part):
     versions: Mapping[str, str] = field(default_factory=dict)
     unlike_classes: str | None = None
     notes: tuple[str, ...] = ()
+
+    def stored(self) -> Record:
+        """As a store gives it back: numbers that are not finite are None, since JSON has none."""
+        return Record.from_dict(plain(self.to_dict()))
 
     @property
     def rate(self) -> float | None:

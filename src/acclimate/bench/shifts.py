@@ -1,59 +1,21 @@
-"""The shifts of a data set that words ask for, and the images of each, opened in its turn."""
+"""The shifts of a data set that words ask for."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import torch
 from tqdm import tqdm
 
-from acclimate.data import ClassList, ImageSource, Preprocessing
-from acclimate.data.benchmarks import (
-    Dataset,
-    check_dataset,
-    find_dataset,
-    missing_parts,
-    open_dataset,
-)
+from acclimate.data.benchmarks import Dataset, check_dataset, find_dataset, missing_parts
 from acclimate.data.shift import GROUPS, SEVERITIES, Shift
-from acclimate.data.shifted import ShiftedSource, made_shift
+from acclimate.data.shifted import made_shift
 from acclimate.errors import AcclimateError, unknown_name
 
-__all__ = ["CLEAN", "Part", "dataset_parts", "group_shifts", "image_parts", "job_shifts"]
+__all__ = ["CLEAN", "check_shifts", "found_shift", "group_shifts", "job_shifts"]
 
 CLEAN = "clean"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One shift at one severity, None where images are clean, and how to open its images."""
-
-    shift: Shift | None
-    open: Callable[[], ImageSource]
-
-    @property
-    def name(self) -> str:
-        """fog:3, fog:3@7 for another draw, sketch, or clean."""
-        return CLEAN if self.shift is None else str(replace(self.shift, preset=None))
-
-
-def image_parts(
-    source: ImageSource, shifts: Sequence[str], *, device: torch.device | str = "cpu"
-) -> list[Part]:
-    """Clean images, or the corruptions of them that words such as ``imagenet/fog:3`` ask for.
-
-    ``imagenet/test`` and ``cifar/fog`` stand for many: all test corruptions, all five severities.
-    ``cifar/fog:3@7`` is another draw. They are made on ``device``.
-    """
-    if not shifts:
-        return [Part(shift=None, open=lambda: source)]
-    return [
-        Part(shift=shift, open=functools.partial(ShiftedSource, source, shift, device=device))
-        for shift in made_shifts(shifts)
-    ]
 
 
 def made_shifts(words: Sequence[str]) -> list[Shift]:
@@ -71,59 +33,21 @@ def made_shifts(words: Sequence[str]) -> list[Shift]:
                 f"cifar/{word}, got {word!r}"
             )
         made |= dict.fromkeys(map(made_shift, shift.expanded()))
-    presets = sorted({str(shift.preset) for shift in made})
-    if len(presets) > 1:
-        raise AcclimateError(
-            f"expected shifts of one preset, got {' and '.join(presets)}; evaluate them one after "
-            "the other"
-        )
     return list(made)
 
 
-def dataset_parts(
+def check_shifts(
     name: str,
     root: str | Path,
-    shifts: Sequence[str] = (),
+    shifts: Sequence[Shift],
     *,
     split: str | None = None,
-    preprocessing: Preprocessing | None = None,
-    classes: ClassList | None = None,
     incomplete: bool = False,
     progress: bool = True,
-    device: torch.device | str = "cpu",
-) -> list[Part]:
-    """The parts of a benchmark data set; all are looked at before the first image is decoded.
-
-    Args:
-        name: one of ``list_datasets``.
-        root: where it lies.
-        shifts: ``all``, ``dev``, ``test``, names, names with a severity; none means ``test``. A
-            data set without shifts takes those of `image_parts`.
-        split: which part of it; None is its first.
-        preprocessing: how the model was fed; None is what is usual for the data set.
-        classes: the model's, where they are known: a data set of others is refused.
-        incomplete: warn of wrong counts instead of refusing them.
-        progress: show bars on stderr.
-        device: where corruptions are made on the fly, if they are.
-    """
+) -> None:
+    """Refuse shifts of a data set that are not there or not whole before an image is decoded."""
     record = find_dataset(name)
-
-    def opened(shift: str | None = None, severity: int | None = None) -> ImageSource:
-        return open_dataset(
-            name,
-            root,
-            split=split,
-            shift=shift,
-            severity=severity,
-            preprocessing=preprocessing,
-            classes=classes,
-            progress=progress,
-            incomplete=incomplete,
-        )
-
-    if not record.shifts:
-        return image_parts(opened(), shifts, device=device)
-    chosen = _with_stand_ins(record, Path(root), own_shifts(record, shifts))
+    chosen = [found_shift(record, Path(root), shift) for shift in shifts]
     _refuse_missing(record, root, chosen)
     for shift in tqdm(chosen, desc="files", delay=1, disable=not progress):
         check_dataset(
@@ -134,10 +58,14 @@ def dataset_parts(
             severity=shift.severity,
             incomplete=incomplete,
         )
-    return [
-        Part(shift=shift, open=functools.partial(opened, shift.name, shift.severity))
-        for shift in chosen
-    ]
+
+
+def found_shift(record: Dataset, root: Path, shift: Shift) -> Shift:
+    """A set of our own making has its frost-procedural where the published one has its frost."""
+    for name, place in record.stand_ins.items():
+        if place == shift.name and _is_there(root, name) and not _is_there(root, place):
+            return replace(shift, name=name)
+    return shift
 
 
 def own_shifts(record: Dataset, words: Sequence[str]) -> list[Shift]:
@@ -163,16 +91,6 @@ def own_shifts(record: Dataset, words: Sequence[str]) -> list[Shift]:
                 )
         chosen |= dict.fromkeys(found)
     return list(chosen)
-
-
-def _with_stand_ins(record: Dataset, root: Path, chosen: Sequence[Shift]) -> list[Shift]:
-    """A set of our own making has its frost-procedural where the published one has its frost."""
-    standing = {
-        place: name
-        for name, place in record.stand_ins.items()
-        if _is_there(root, name) and not _is_there(root, place)
-    }
-    return [replace(shift, name=standing.get(shift.name, shift.name)) for shift in chosen]
 
 
 def _is_there(root: Path, shift: str) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from acclimate.bench.job import SEQUENCES, STATIONARY
+from acclimate.bench.job import SEQUENCES, STATIONARY, Job
 from acclimate.bench.record import Result, plain
 from acclimate.data.shift import group_of
 from acclimate.errors import AcclimateError, unknown_name
@@ -116,7 +116,7 @@ def row_of(result: Result) -> tuple[Any, ...]:
         group_of(result.corruption),
         job.images,
         job.recipe,
-        _json(job.to_dict().get("options", {})),
+        _json(_options(job)),
         job.seed,
         result.status,
         result.error,
@@ -136,6 +136,12 @@ def row_of(result: Result) -> tuple[Any, ...]:
         _json(plain(record.to_dict())),
         job.setting,
     )
+
+
+def _options(job: Job) -> dict[str, Any]:
+    """With the batch size, so that tables tell results apart by it."""
+    options: dict[str, Any] = job.to_dict().get("options", {})
+    return options if job.batch_size is None else {**options, "batch_size": job.batch_size}
 
 
 def result_of(job: str, status: str, record: str, message: str, created: str) -> Result:

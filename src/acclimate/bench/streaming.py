@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,11 +11,12 @@ from tqdm import tqdm
 
 from acclimate.adaptation.passes import PredictionBuffer
 from acclimate.bench.job import ImageOrder, Job
+from acclimate.bench.record import Errors, Record, Span
 from acclimate.data import Batch, batch_count, batches
 from acclimate.data.base import JoinedSource
 from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe
-from acclimate.metrics import Tally
+from acclimate.metrics import Scores, Tally
 from acclimate.models import LoadedModel
 from acclimate.models.device import floating_dtype
 from acclimate.presets import tuned_recipe
@@ -118,8 +118,8 @@ def streamed_record(
     batch_size: int | None = None,
     speed: Speed = "auto",
     progress: bool = False,
-) -> dict[str, Any]:
-    """Run the stream; what is written down of it."""
+) -> Record:
+    """Run the stream; what is recorded of it."""
     assert job.setting is not None
     setting = ImageOrder.parse(job.setting)
     options = dict(job.options)
@@ -150,13 +150,23 @@ def streamed_record(
         unit="batch",
     ):
         counts.add(stream(batch.images.to(dtype)), batch)
-    return _record(counts.tallies(), met, stream) | {
-        "spans": counts.spans(),
-        "notes": [*notes, *stream.notes],
-        "batch_size": size,
-        "speed": str(stream.learner.network.ran),
-        "recipe": recipe.to_dict(),
-    }
+    by_shift, scores = counts.by_shift(), counts.scores()
+    return Record(
+        # Of a stream there is no model to be returned: the predictions it made are the result.
+        errors=Errors(online=scores.error, final=scores.error),
+        images=scores.images,
+        labelled=scores.labelled,
+        wrong=None if scores.error is None else round(scores.error * scores.labelled / 100),
+        by_shift=by_shift,
+        spans=counts.spans(),
+        events=tuple(vars(event) for event in stream.events),
+        forwards=stream.learner.forwards,
+        backwards=stream.learner.backwards,
+        notes=(*notes, *stream.notes),
+        batch_size=size,
+        speed=str(stream.learner.network.ran),
+        recipe=recipe.to_dict(),
+    )
 
 
 class _Counts:
@@ -166,7 +176,7 @@ class _Counts:
     """
 
     def __init__(self, met: Met, *, device: torch.device) -> None:
-        self._images = met.images
+        self._images, self._shifts = met.images, met.shifts
         labels = met.images.labels
         self._labels = None if labels is None else labels.to(device)
         self._total, self._seen = len(met.images), 0
@@ -181,15 +191,23 @@ class _Counts:
         self._indices.append(batch.indices)
         self._answers.add(logits, batch.rows)
 
-    def tallies(self) -> list[Tally]:
-        """The sums over all predictions so far, one for each shift."""
+    def by_shift(self) -> dict[str, list[float | None]]:
+        """The error each time a shift came."""
         self._answers.flush()
-        return [_sum(of_shift) for of_shift in self._tallies]
+        errors: dict[str, list[float | None]] = {}
+        for name, tallies in zip(self._shifts, self._tallies, strict=True):
+            errors.setdefault(name, []).append(_sum(tallies).error)
+        return errors
 
-    def spans(self) -> list[dict[str, Any]]:
+    def scores(self) -> Scores:
+        """Over the whole stream."""
+        self._answers.flush()
+        return _sum([tally for tallies in self._tallies for tally in tallies])
+
+    def spans(self) -> tuple[Span, ...]:
         """Error and most frequent prediction in each part of the stream, in the order they came."""
         self._answers.flush()
-        return [_span(_sum(in_span)) for in_span in zip(*self._tallies, strict=True)]
+        return tuple(_span(_sum(tallies)) for tallies in zip(*self._tallies, strict=True))
 
     def _count(self, logits: torch.Tensor, rows: torch.Tensor) -> None:
         came = torch.arange(self._seen, self._seen + len(logits))
@@ -210,33 +228,13 @@ class _Counts:
             )
 
 
-def _sum(tallies: Sequence[Tally]) -> Tally:
+def _sum(tallies: Iterable[Tally]) -> Scores:
     whole = Tally()
     for tally in tallies:
         whole.merge(tally)
-    return whole
+    return whole.scores()
 
 
-def _span(tally: Tally) -> dict[str, Any]:
-    scores = tally.scores()
+def _span(scores: Scores) -> Span:
     largest = max(scores.class_counts, default=0) / max(scores.images, 1)
-    return {"images": scores.images, "error": scores.error, "largest": largest}
-
-
-def _record(tallies: Sequence[Tally], met: Met, stream: Stream) -> dict[str, Any]:
-    each: dict[str, list[float | None]] = {}
-    for name, tally in zip(met.shifts, tallies, strict=True):
-        each.setdefault(name, []).append(tally.scores().error)
-    scores = _sum(tallies).scores()
-    return {
-        # Of a stream there is no model to be returned: the predictions it made are the result.
-        "errors": {"online": scores.error, "final": scores.error},
-        "images": scores.images,
-        "labelled": scores.labelled,
-        "wrong": None if scores.error is None else round(scores.error * scores.labelled / 100),
-        "by_shift": each,
-        "events": [vars(event) for event in stream.events],
-        "forwards": stream.learner.forwards,
-        "backwards": stream.learner.backwards,
-        "ece": None,
-    }
+    return Span(images=scores.images, error=scores.error, largest=largest)

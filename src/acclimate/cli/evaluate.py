@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +25,8 @@ from acclimate.registry import parse_assignments
 from acclimate.table import Table
 
 if TYPE_CHECKING:
-    from acclimate.bench.evaluate import Report
-    from acclimate.bench.shifts import Part
-    from acclimate.models import LoadedModel
+    from acclimate.bench.evaluate import EvaluationReport
+    from acclimate.bench.record import Result
 
 __all__ = ["add_parser"]
 
@@ -82,7 +79,6 @@ def run(args: argparse.Namespace) -> int:
     if args.interval is not None and not 0 < args.interval < 1:
         raise AcclimateError(f"expected --interval between 0 and 1, got {args.interval}")
     check_source(args)
-    _check_shifts(args)
     if args.clean is not None:
         check_path(args.clean, "--clean")
     with redirect_stdout(sys.stderr) if args.json else nullcontext():
@@ -92,137 +88,93 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_text(report, args.interval))
         if args.out:
-            print(f"written to {args.out}: evaluation.json")
+            print(f"written to {args.out}: results.db, evaluation.json")
     return 0
 
 
-def _evaluate(args: argparse.Namespace) -> Report:
-    from acclimate.bench.evaluate import evaluate_parts
-    from acclimate.data import open_images
+def _evaluate(args: argparse.Namespace) -> EvaluationReport:
+    from acclimate.bench.evaluate import evaluate_shifts, evaluated_shifts
+    from acclimate.bench.job import UNADAPTED
+    from acclimate.data.benchmarks.own_images import FOLDER
     from acclimate.methods.registry import get_recipe
 
+    # A typo shows before a model is loaded.
+    dataset, shifts = args.dataset or FOLDER, args.shift or []
+    evaluated_shifts(dataset, shifts)
     options = parse_assignments(assignments(args))
-    if args.recipe is not None:
-        get_recipe(args.recipe, options)  # a typo shows before a model is loaded
+    get_recipe(args.recipe or UNADAPTED, options)
     loaded = load_model(args)
     if not args.json:
         print(loaded.describe(), end="\n\n", flush=True)
-    clean = None
-    if args.clean is not None:
-        want_record(args.clean, loaded)
-        clean = open_images(
-            args.clean,
-            preprocessing=loaded.preprocessing,
-            classes=loaded.classes,
-            progress=not args.quiet,
-        )
-    return evaluate_parts(
+    for images in (args.images, args.clean):
+        if images is not None:
+            want_record(images, loaded)
+    return evaluate_shifts(
         loaded,
-        _parts(args, loaded),
-        data=_data(args),
-        recipe=args.recipe,
+        args.images or args.root,
+        dataset=dataset,
+        shifts=shifts,
+        split=args.split,
+        recipe=args.recipe or UNADAPTED,
         options=options,
-        clean=clean,
+        clean=args.clean,
         batch_size=args.batch_size,
+        weights=args.weights,
         out=args.out,
         device=args.device,
         seed=args.seed,
+        incomplete=bool(args.incomplete),
         progress=not args.quiet,
     )
 
 
-def _parts(args: argparse.Namespace, loaded: LoadedModel) -> list[Part]:
-    from acclimate.bench.shifts import dataset_parts, image_parts
-    from acclimate.data import open_images
-    from acclimate.models.device import choose_device
-
-    shifts, device = args.shift or [], choose_device(args.device)
-    if args.dataset is not None:
-        return dataset_parts(
-            args.dataset,
-            args.root,
-            shifts,
-            split=args.split,
-            preprocessing=loaded.preprocessing,
-            classes=loaded.classes,
-            incomplete=bool(args.incomplete),
-            progress=not args.quiet,
-            device=device,
-        )
-    want_record(args.images, loaded)
-    source = open_images(
-        args.images,
-        preprocessing=loaded.preprocessing,
-        classes=loaded.classes,
-        progress=not args.quiet,
-    )
-    return image_parts(source, shifts, device=device)
-
-
-def _check_shifts(args: argparse.Namespace) -> None:
-    """A typo shows before a model is loaded."""
-    from acclimate.bench.shifts import made_shifts, own_shifts
-    from acclimate.data.benchmarks import find_dataset
-
-    record = None if args.dataset is None else find_dataset(args.dataset)
-    if record is not None and record.shifts:
-        own_shifts(record, args.shift or [])
-    else:
-        made_shifts(args.shift or [])
-
-
-def _data(args: argparse.Namespace) -> Mapping[str, Any]:
-    """What is evaluated, for the record."""
-    if args.dataset is None:
-        return {"images": str(Path(args.images).expanduser().resolve())}
-    root = str(Path(args.root).expanduser().resolve())
-    return {"dataset": args.dataset, "root": root, "split": args.split}
-
-
-def _text(report: Report, interval: float | None) -> str:
+def _text(report: EvaluationReport, interval: float | None) -> str:
     lines = [Table(_rows(report), header=_header(report)).text(), ""]
     lines.append(f"mean error {report.error(interval=interval)}")
     relative = report.relative_error(interval=interval)
     if relative is not None:
         lines.append(str(relative))
-    figures = {
-        "mean top-5 error": report.top5_error(interval=interval),
-        "mean error unadapted": report.mean_of("unadapted_error"),
-        "mean error before update": report.mean_of("before_update_error"),
-        "mean expected calibration error, 15 bins:": report.mean_of("ece", unit=""),
-    }
+    records = [result.record for result in report.results]
+    figures = {"mean top-5 error": report.top5_error(interval=interval)}
+    if any(record.recipe for record in records):
+        unadapted = [record.errors.unadapted for record in records]
+        before = [next(iter(record.errors.before_update), None) for record in records]
+        figures["mean error unadapted"] = report.mean_of(unadapted)
+        figures["mean error before update"] = report.mean_of(before)
+    calibration = report.mean_of([record.ece for record in records], unit="")
+    figures["mean expected calibration error, 15 bins:"] = calibration
     lines += [f"{words} {figure}" for words, figure in figures.items() if figure is not None]
-    return "\n".join([*lines, *_forgotten(report)])
+    notes = dict.fromkeys(note for record in records for note in record.notes)
+    return "\n".join([*lines, *_forgotten(report), *(f"note: {note}" for note in notes)])
 
 
-def _forgotten(report: Report) -> list[str]:
-    lost = [part["forgetting"] for part in report.parts if "forgetting" in part]
-    if not lost:
+def _forgotten(report: EvaluationReport) -> list[str]:
+    lost = [result.record.forgetting for result in report.results]
+    before, images = lost[0].before, lost[0].images
+    after = [each.after for each in lost if each.after is not None]
+    if before is None or not after:
         return []
-    after = [each["after"] for each in lost]
     spread = f" ± {stdev(after):.1f}" if len(after) > 1 else ""
-    images = f"{lost[0]['images']:,} clean images"
-    before = f"{lost[0]['before']:.1f} % before"
-    return [f"error on the source {before}, {mean(after):.1f}{spread} % after ({images})"]
+    return [
+        f"error on the source {before:.1f} % before, {mean(after):.1f}{spread} % after "
+        f"({images:,} clean images)"
+    ]
 
 
-def _header(report: Report) -> list[str]:
+def _header(report: EvaluationReport) -> list[str]:
     errors = report.table()
     if errors is not None:
         return ["error %", *map(str, errors.severities()), "mean", "images"]
     mapped = []
-    if "filtered_error" in report.parts[0]:
+    if report.results[0].record.most_predicted:
         mapped = ["filtered %", "unmappable %", "most predicted"]
     return ["", "error %", *mapped, "images"]
 
 
-def _rows(report: Report) -> list[list[str]]:
+def _rows(report: EvaluationReport) -> list[list[str]]:
     errors = report.table()
     if errors is None:
-        return [
-            _plain_row(part, counts.error().value)
-            for part, counts in zip(report.parts, report.counts(), strict=True)
-        ]
+        return [_plain_row(result) for result in report.results]
     rows = []
     for name, together in errors.by_corruption().items():
         cells = [errors.cells.get((name, severity)) for severity in errors.severities()]
@@ -231,12 +183,13 @@ def _rows(report: Report) -> list[list[str]]:
     return rows
 
 
-def _plain_row(part: dict[str, Any], error: float) -> list[str]:
-    mapped = []
-    if "filtered_error" in part:
-        filtered = part["filtered_error"]
+def _plain_row(result: Result) -> list[str]:
+    record, mapped = result.record, []
+    if record.most_predicted:
+        filtered = record.filtered_error
         mapped = ["-" if filtered is None else f"{filtered:.1f}"]
-        mapped.append(f"{part['unmappable_percent']:.1f}")
-        most = part["most_predicted"][:3]
+        mapped.append(f"{record.unmappable_percent or 0.0:.1f}")
+        most = record.most_predicted[:3]
         mapped.append(", ".join(f"{m['name'].split(',')[0]} {m['percent']:.0f} %" for m in most))
-    return [part["shift"], f"{error:.1f}", *mapped, f"{part['labelled']:,}"]
+    name = result.corruption or "clean"
+    return [name, f"{result.error:.1f}", *mapped, f"{record.labelled:,}"]

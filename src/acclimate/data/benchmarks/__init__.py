@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 # Imported for what they register.
-from acclimate.data.benchmarks import cifar, digits, imagenet, imagenet_d, stl10, wilds  # noqa: F401
+from acclimate.data.benchmarks import (  # noqa: F401
+    cifar,
+    digits,
+    imagenet,
+    imagenet_d,
+    own_images,
+    stl10,
+    wilds,
+)
 from acclimate.data.benchmarks.mnist_m import build_mnist_m
 from acclimate.data.benchmarks.registry import (
     Dataset,

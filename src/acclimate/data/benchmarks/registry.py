@@ -43,7 +43,8 @@ class Dataset:
     Attributes:
         name: as it is asked for, ``imagenet-c``.
         title: one line for a listing.
-        classes: how many classes it is scored over.
+        classes: how many classes it is scored over; None where they are the model's, and nothing
+            is known of what has to be there.
         images: how many images, in words.
         size: how much there is to download, in words.
         get: what to get, and from which official page.
@@ -62,7 +63,7 @@ class Dataset:
 
     name: str
     title: str
-    classes: int
+    classes: int | None
     images: str
     size: str
     get: str
@@ -112,6 +113,7 @@ class Request:
         shift: one of the record's shifts; None where it has none.
         severity: 1 to 5; None where the record has none.
         preprocessing: as asked for, or as is usual for the data set; None where neither is known.
+        classes: the model's, where they are known.
         cache: bytes of images to keep in memory; None is a third of what is available.
         progress: show a progress bar when opening takes longer than a second.
         incomplete: only warn of wrong counts, missing parts and unreadable files.
@@ -123,6 +125,7 @@ class Request:
     shift: str | None = None
     severity: int | None = None
     preprocessing: Preprocessing | None = None
+    classes: ClassList | None = None
     cache: int | None = None
     progress: bool = True
     incomplete: bool = False
@@ -224,10 +227,20 @@ def open_dataset(
     Raises:
         AcclimateError: for anything unknown or missing. Files are counted before any is decoded.
     """
-    options = {"preprocessing": preprocessing, "cache": cache, "progress": progress}
-    request = _request(name, root, split, shift, severity, incomplete=incomplete, **options)
+    request = _request(
+        name,
+        root,
+        split,
+        shift,
+        severity,
+        preprocessing=preprocessing,
+        classes=classes,
+        cache=cache,
+        progress=progress,
+        incomplete=incomplete,
+    )
     source = request.dataset.open(request)
-    if source.skipped:
+    if source.skipped and request.dataset.classes is not None:
         first = "; ".join(f"{item.name}: {item.reason}" for item in source.skipped[:5])
         more = "; …" if len(source.skipped) > 5 else ""
         total = len(source.skipped) + len(source)
@@ -272,7 +285,7 @@ def _request(
         severity=_severity(record, severity),
         **options,
     )
-    if not request.root.exists():
+    if record.classes is not None and not request.root.exists():
         request.refuse(f"expected {record.name} in {request.root}, but nothing is there")
     return request
 
@@ -344,7 +357,7 @@ def check_classes_fit(record: Dataset, images: ImageSource, classes: ClassList |
     checked where the model does not know its classes, or has only indices for them, and where
     predictions are scored through a map, which has its own check.
     """
-    if classes is None or images.scoring is not None:
+    if record.classes is None or classes is None or images.scoring is not None:
         return
     names = tuple(images.class_names or ())
     apart = None
