@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -40,12 +40,12 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 
 __all__ = ["open_items"]
 
-Collate = Callable[[list[Any]], Any]
+_Collate = Callable[[list[Any]], Any]
 _IMAGE_KEYS = ("pixel_values", "image", "img")
 _LABEL_KEYS = ("label", "labels")
 
 
-class MapStyle(Sized, Protocol):
+class _MapStyle(Sized, Protocol):
     """Anything with a length and items by index."""
 
     def __getitem__(self, index: int, /) -> Any: ...
@@ -61,7 +61,7 @@ def open_items(
     progress: bool = True,
 ) -> ImageSource:
     """A source of a Dataset, a DataLoader or an iterable of items or batches."""
-    collate: Collate | None = None
+    collate: _Collate | None = None
     if isinstance(data, DataLoader) and not isinstance(data.dataset, IterableDataset):
         _warn_of_sampler(data)
         # Single items do not need torch's own collate functions; the user's may change them.
@@ -75,8 +75,10 @@ def open_items(
         "cache": cache,
         "progress": progress,
     }
-    if _is_map_style(data):
-        return DatasetSource(data, collate=collate, **options)
+    # Lists are read as streams are: they may hold batches.
+    in_order = isinstance(data, (list, tuple, Mapping, bytes, IterableDataset))
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not in_order:
+        return DatasetSource(cast(_MapStyle, data), collate=collate, **options)
     if isinstance(data, (Mapping, bytes)) or not isinstance(data, Iterable):
         raise AcclimateError(
             "expected a folder, a .npz or .npy file, an array, a tensor, a Dataset (with a "
@@ -92,31 +94,24 @@ def open_items(
     return _read_stream(data, **options)
 
 
-def _is_map_style(data: object) -> TypeGuard[MapStyle]:
-    # Lists are read as streams are: they may hold batches.
-    return (
-        hasattr(data, "__getitem__")
-        and hasattr(data, "__len__")
-        and not isinstance(data, (list, tuple, Mapping, bytes, IterableDataset))
-    )
-
-
 def _warn_of_sampler(loader: DataLoader[Any]) -> None:
     """Warn that a sampler of the user's own has no effect."""
-    own = [
-        type(sampler).__name__
-        for sampler, usual in (
-            (loader.sampler, (SequentialSampler, RandomSampler)),
-            (loader.batch_sampler, (BatchSampler, type(None))),
-        )
-        if type(sampler) not in usual
-    ]
+    usual = (SequentialSampler, RandomSampler, BatchSampler, type(None))
+    own = [s for s in (loader.sampler, loader.batch_sampler) if type(s) not in usual]
     if own:
         warnings.warn(
-            f"the loader's {own[0]} is not used: every image of its data set is read once an "
-            "epoch, in a seeded order, so that a run can be repeated and resumed",
+            f"the loader's {type(own[0]).__name__} is not used: every image of its data set is "
+            "read once an epoch, in a seeded order, so that a run can be repeated and resumed",
             AcclimateWarning,
             stacklevel=5,
+        )
+
+
+def _check_alike(pixels: NDArray[Any], shape: tuple[int, ...], dtype: object, where: str) -> None:
+    if (pixels.shape, pixels.dtype) != (shape, dtype):
+        raise AcclimateError(
+            f"expected images alike, {shape} {dtype} as the first, got {pixels.shape} "
+            f"{pixels.dtype} for {where}; resize them, or give uint8 images with preprocessing=..."
         )
 
 
@@ -130,10 +125,10 @@ class DatasetSource(ImageSource):
 
     def __init__(
         self,
-        dataset: MapStyle,
+        dataset: _MapStyle,
         *,
         preprocessing: Preprocessing | None = None,
-        collate: Collate | None = None,
+        collate: _Collate | None = None,
         labels: Labels | None = None,
         class_count: int | None = None,
         cache: int | None = None,
@@ -190,12 +185,7 @@ class DatasetSource(ImageSource):
 
     def _checked_item(self, index: int) -> tuple[NDArray[Any], int]:
         pixels, label = self._item(index)
-        if (pixels.shape, pixels.dtype) != (self._shape, self._dtype):
-            raise AcclimateError(
-                f"expected images alike, {self._shape} {self._dtype} as the first, got "
-                f"{pixels.shape} {pixels.dtype} for item {index} of the data set; resize them, "
-                "or give uint8 images with preprocessing=..."
-            )
+        _check_alike(pixels, self._shape, self._dtype, f"item {index} of the data set")
         return pixels, label
 
 
@@ -217,11 +207,8 @@ def _read_stream(
     ):
         where = f"image {len(images)} of the stream"
         pixels = _to_pixels(image, preprocessing=preprocessing, where=where)
-        if images and (pixels.shape, pixels.dtype) != (images[0].shape, images[0].dtype):
-            raise AcclimateError(
-                f"expected images alike, {images[0].shape} {images[0].dtype} as the first, "
-                f"got {pixels.shape} {pixels.dtype} for {where}"
-            )
+        if images:
+            _check_alike(pixels, images[0].shape, images[0].dtype, where)
         used += pixels.nbytes
         if used > budget:
             raise AcclimateError(
@@ -262,13 +249,16 @@ def _split_item(item: object) -> tuple[Any, Any]:
     ('an image', 3)
     """
     if isinstance(item, Mapping):
-        image = next((item[key] for key in _IMAGE_KEYS if key in item), None)
+        image, label = (
+            next((item[key] for key in keys if key in item), None)
+            for keys in (_IMAGE_KEYS, _LABEL_KEYS)
+        )
         if image is None:
             raise AcclimateError(
                 f"expected one of {', '.join(_IMAGE_KEYS)} in each item, "
                 f"got {', '.join(map(str, item)) or 'an empty one'}"
             )
-        return image, next((item[key] for key in _LABEL_KEYS if key in item), None)
+        return image, label
     if isinstance(item, (tuple, list)):
         if not item:
             raise AcclimateError("expected an image or (image, label) as each item, got ()")

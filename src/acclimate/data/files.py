@@ -24,12 +24,7 @@ from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = [
-    "EXTENSIONS",
-    "EncodedSource",
-    "FolderSource",
-    "find_images",
-]
+__all__ = ["EXTENSIONS", "EncodedSource", "FolderSource", "find_images"]
 
 _AT_ONCE = 1024
 
@@ -140,25 +135,19 @@ class EncodedSource(ImageSource):
             return _Checked(content=hashlib.blake2b(data, digest_size=16).digest())
 
         results: list[_Checked] = []
-        workers = min(len(rows), _usable_cores(), 32)
+        # More threads than the cores this process may use only get in each other's way.
+        affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
         with (
-            ThreadPoolExecutor(max(1, workers)) as pool,
+            ThreadPoolExecutor(max(1, min(len(rows), cores, 32))) as pool,
             tqdm(total=len(rows), desc="images", unit="", delay=1, disable=not progress) as bar,
         ):
             # In portions, so that an interrupt does not wait for a million queued files.
             for start in range(0, len(rows), _AT_ONCE):
-                for result in pool.map(check, range(start, min(start + _AT_ONCE, len(rows)))):
+                for result in pool.map(check, range(len(rows))[start : start + _AT_ONCE]):
                     results.append(result)
                     bar.update()
         return results
-
-
-def _usable_cores() -> int:
-    # More threads than the cores this process may use only get in each other's way.
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -201,7 +190,9 @@ class FolderSource(EncodedSource):
         progress: bool = True,
     ) -> None:
         base = Path(root)
-        found = find_images(base) if names is None else _some(base, names)
+        found = find_images(base) if names is None else list(names)
+        if not found:
+            raise AcclimateError(f"expected at least one image in {base}, got an empty list")
         if labels is None:
             known, folders = labels_of_paths(found, classes)
             class_names = folders if class_names is None else class_names
@@ -224,15 +215,12 @@ class FolderSource(EncodedSource):
 
 def find_images(root: Path) -> list[str]:
     """Relative paths (with ``/``) of all image files below ``root``, sorted; hidden ones aside."""
-    if not root.exists():
-        raise AcclimateError(f"expected a folder of images, but there is no {root}")
     if not root.is_dir():
-        raise AcclimateError(f"expected a folder of images, but {root} is a file")
-    files = list(_walk(root))
-    unread = Counter(file.suffix.lower() for file in files if file.suffix.lower() in _UNREAD)
-    images = sorted(
-        file.relative_to(root).as_posix() for file in files if file.suffix.lower() in EXTENSIONS
-    )
+        found = f"{root} is a file" if root.exists() else f"there is no {root}"
+        raise AcclimateError(f"expected a folder of images, but {found}")
+    files = [(file, file.suffix.lower()) for file in _walk(root)]
+    unread = Counter(kind for _, kind in files if kind in _UNREAD)
+    images = sorted(file.relative_to(root).as_posix() for file, kind in files if kind in EXTENSIONS)
     if not images:
         known = ", ".join(sorted(extension[1:] for extension in EXTENSIONS))
         content = f"only {len(files)} other files" if files else "no files at all"
@@ -246,12 +234,6 @@ def find_images(root: Path) -> list[str]:
             stacklevel=2,
         )
     return images
-
-
-def _some(root: Path, names: Sequence[str]) -> list[str]:
-    if not names:
-        raise AcclimateError(f"expected at least one image in {root}, got an empty list")
-    return list(names)
 
 
 def _walk(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:

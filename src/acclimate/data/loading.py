@@ -81,7 +81,6 @@ class Resident:
 
 
 Part: TypeAlias = Callable[[Tensor], Tensor]
-_Reads: TypeAlias = "Generator[_Read, None, None]"
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,9 @@ class _Read:
     place: slice
     indices: Tensor
     images: Tensor | None
+
+
+_Reads: TypeAlias = Generator[_Read, None, None]
 
 
 def batch_count(n: int, batch_size: int) -> int:
@@ -168,53 +170,18 @@ def batches(
     if resident is not None and not len(resident.missing(order)):
         prefetch = 0  # nothing to read: no thread is needed
     there = torch.device(device)
-    places = _places(len(order), batch_size, count, start)
+    places = [
+        slice(batch * batch_size, (batch + 1) * batch_size if batch < count - 1 else len(order))
+        for batch in range(start, count)
+    ]
     reads = _read(source, order, places, part, resident, pin=there.type == "cuda")
     return _ready(source, order, reads, there, prefetch, part, resident)
-
-
-def _places(n: int, batch_size: int, count: int, start: int) -> Iterator[slice]:
-    for batch in range(start, count):
-        end = (batch + 1) * batch_size if batch < count - 1 else n
-        yield slice(batch * batch_size, end)
-
-
-def _ready(
-    source: ImageSource,
-    order: Tensor,
-    reads: _Reads,
-    device: torch.device,
-    prefetch: int,
-    part: Part | None,
-    resident: Resident | None,
-) -> Iterator[Batch]:
-    order_there = order.to(device)  # once: with every batch it would wait for the device
-    ahead = _read_ahead(reads, prefetch) if prefetch else reads
-    with closing(ahead):  # stops the thread when the batches are not all wanted
-        for read in ahead:
-            rows = order_there[read.place]
-            images = _there(read, rows if part is None else part(rows), device, resident)
-            if source.preprocessing is not None:
-                images = source.preprocessing.normalize(images)
-            yield Batch(images, order[read.place], rows)
-
-
-def _there(read: _Read, rows: Tensor, device: torch.device, resident: Resident | None) -> Tensor:
-    """The images of a batch on the device: those just read, and those that were there."""
-    if read.images is not None:
-        images = read.images.to(device, non_blocking=device.type == "cuda")
-        if resident is not None:
-            resident.keep(read.indices, images)
-        if len(images) == len(rows):
-            return images
-    assert resident is not None
-    return resident.take(rows)
 
 
 def _read(
     source: ImageSource,
     order: Tensor,
-    places: Iterator[slice],
+    places: list[slice],
     part: Part | None,
     resident: Resident | None,
     *,
@@ -234,6 +201,34 @@ def _read(
         if pin:  # a copy from pinned memory does not wait for the device
             indices, images = indices.pin_memory(), images.pin_memory()
         yield _Read(place, indices, images)
+
+
+def _ready(
+    source: ImageSource,
+    order: Tensor,
+    reads: _Reads,
+    device: torch.device,
+    prefetch: int,
+    part: Part | None,
+    resident: Resident | None,
+) -> Iterator[Batch]:
+    """The images of each batch on the device: those just read, and those that were there."""
+    order_there = order.to(device)  # once: with every batch it would wait for the device
+    ahead = _read_ahead(reads, prefetch) if prefetch else reads
+    with closing(ahead):  # stops the thread when the batches are not all wanted
+        for read in ahead:
+            rows = order_there[read.place]
+            wanted, images = rows if part is None else part(rows), read.images
+            if images is not None:
+                images = images.to(device, non_blocking=device.type == "cuda")
+                if resident is not None:
+                    resident.keep(read.indices, images)
+            if images is None or len(images) < len(wanted):
+                assert resident is not None
+                images = resident.take(wanted)
+            if source.preprocessing is not None:
+                images = source.preprocessing.normalize(images)
+            yield Batch(images, order[read.place], rows)
 
 
 def _read_ahead(items: _Reads, depth: int) -> _Reads:
