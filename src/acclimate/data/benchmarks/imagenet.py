@@ -18,7 +18,9 @@ from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks.class_folders import (
     IMAGENET_PREPROCESSING,
     ClassFolders,
+    Listing,
     check_counts,
+    folder_source,
     list_folders,
     list_images,
     some,
@@ -30,7 +32,6 @@ from acclimate.data.benchmarks.registry import (
     generated_images,
     register_dataset,
 )
-from acclimate.data.files import FolderSource
 from acclimate.data.labels import Scoring, imagenet_classes, imagenet_index
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.data.shift import DEV, STAND_INS, TEST
@@ -40,6 +41,7 @@ __all__ = ["subset_classes"]
 
 _IMAGES, _EACH = 50_000, 50
 _SOLUTION = "LOC_val_solution.csv"
+_DEVKIT = "ILSVRC2012_validation_ground_truth.txt"
 _PLACES = ("val", "ILSVRC/Data/CLS-LOC/val", "")
 
 # The published archives; some people keep their names as folders.
@@ -69,16 +71,8 @@ def _open_imagenet(request: Request) -> ImageSource:
     if isinstance(found, ClassFolders):
         return found.open(request)
     base, files, ids = found
-    classes = imagenet_index()
-    return FolderSource(
-        base,
-        preprocessing=request.fitting,
-        names=files,
-        labels=[classes[id_] for id_ in ids],
-        class_names=sorted(set(ids)),
-        cache=request.cache,
-        progress=request.progress,
-    )
+    labels = [imagenet_index()[id_] for id_ in ids]
+    return folder_source(request, base, files, labels, class_names=sorted(set(ids)))
 
 
 def _check_imagenet(request: Request) -> None:
@@ -89,27 +83,32 @@ def _check_imagenet(request: Request) -> None:
 
 def _find_imagenet(request: Request) -> ClassFolders | tuple[Path, Sequence[str], Sequence[str]]:
     """Class folders; or the folder that has all images, their files and their classes."""
-    places = [request.root / place for place in _PLACES]
-    base = next((p for p in places if p.is_dir() and (_is_sorted(p) or _is_flat(p))), None)
-    if base is None:
-        request.refuse(f"found no class folders and no ILSVRC2012_val_*.JPEG in {request.root}")
-    if _is_sorted(base):
-        return ClassFolders(base=base, label_of=imagenet_index(), total=_IMAGES, each=_EACH)
-    return base, *_flat(request, base)
+    for base in (request.root / place for place in _PLACES):
+        if base.is_dir():
+            if not imagenet_index().keys().isdisjoint(list_folders(base)):
+                return ClassFolders(base=base, label_of=imagenet_index(), total=_IMAGES, each=_EACH)
+            listing = list_images(base)
+            if any(name.startswith("ILSVRC2012_val_") for name in listing.files):
+                return base, listing.files, _flat(request, base, listing)
+    return request.refuse(f"found no class folders and no ILSVRC2012_val_*.JPEG in {request.root}")
 
 
-def _is_sorted(base: Path) -> bool:
-    return not imagenet_index().keys().isdisjoint(list_folders(base))
-
-
-def _is_flat(base: Path) -> bool:
-    return any(name.startswith("ILSVRC2012_val_") for name in list_images(base).files)
-
-
-def _flat(request: Request, base: Path) -> tuple[Sequence[str], Sequence[str]]:
-    """All images in one folder, as the archive unpacks; a file beside it tells their classes."""
-    truth = _truth(request, base)
-    listing = list_images(base)
+def _flat(request: Request, base: Path, listing: Listing) -> Sequence[str]:
+    """The classes of images in one folder, as the archive unpacks; a file beside it tells them."""
+    places = dict.fromkeys((base, base.parent, request.root))
+    truth = next((place / _SOLUTION for place in places if (place / _SOLUTION).is_file()), None)
+    if truth is None:
+        why = ""
+        if any((place / _DEVKIT).is_file() for place in places):
+            why = (
+                f" ({_DEVKIT} is not enough: it numbers the classes in the order of the "
+                "development kit, which is not that of any model)"
+            )
+        raise AcclimateError(
+            f"the images in {base} lie in one folder, and nothing tells their classes{why}; sort "
+            f"them into one folder for each class, named by WordNet id, or put {_SOLUTION} of the "
+            f"Kaggle distribution into {request.root}"
+        )
     check_counts(request, base.parent, {base.name: listing}, total=_IMAGES)
     known = _read_solution(truth)
     unknown = [file for file in listing.files if Path(file).stem not in known]
@@ -125,27 +124,7 @@ def _flat(request: Request, base: Path) -> tuple[Sequence[str], Sequence[str]]:
             f"{truth} names what are no classes of ImageNet: {some(unknown_ids)}; expected WordNet "
             "ids such as n01440764"
         )
-    return listing.files, ids
-
-
-def _truth(request: Request, base: Path) -> Path:
-    places = dict.fromkeys((base, base.parent, request.root))
-    for folder in places:
-        if (folder / _SOLUTION).is_file():
-            return folder / _SOLUTION
-    devkit = "ILSVRC2012_validation_ground_truth.txt"
-    numbered = next((f / devkit for f in places if (f / devkit).is_file()), None)
-    why = (
-        ""
-        if numbered is None
-        else f" ({numbered.name} is not enough: it numbers the classes in the order of the "
-        "development kit, which is not that of any model)"
-    )
-    raise AcclimateError(
-        f"the images in {base} lie in one folder, and nothing tells their classes{why}; sort them "
-        f"into one folder for each class, named by WordNet id, or put {_SOLUTION} of the Kaggle "
-        f"distribution into {request.root}"
-    )
+    return ids
 
 
 def _read_solution(path: Path) -> dict[str, str]:
@@ -264,7 +243,15 @@ def _v2(request: Request) -> ClassFolders:
     base = _v2_folder(request.root, request.split)
     if base is None:
         request.refuse(f"expected {_V2_FOLDERS[request.split][0]} in {request.root}, not there")
-    labels = _numbered(base, len(imagenet_classes()))
+    spelled: dict[int, str] = {}  # as this copy spells it: 7, or 007 in some copies
+    for name in list_folders(base):
+        if name.isascii() and name.isdigit():
+            other = spelled.setdefault(int(name), name)
+            if other != name:
+                raise AcclimateError(
+                    f"the folders {other}, {name} in {base} are both class {int(name)}; merge them"
+                )
+    labels = {spelled.get(number, str(number)): number for number in range(1000)}
     return ClassFolders(base=base, label_of=labels, total=10_000, each=10, named=False)
 
 
@@ -276,22 +263,6 @@ def _v2_folder(root: Path, split: str) -> Path | None:
 
 def _v2_missing(root: Path) -> list[str]:
     return [names[0] for split, names in _V2_FOLDERS.items() if _v2_folder(root, split) is None]
-
-
-def _numbered(base: Path, count: int) -> dict[str, int]:
-    """A folder for each class index, as this copy spells it (``7``, or ``007`` in some copies)."""
-    spelled: dict[int, str] = {}
-    for name in list_folders(base):
-        if not (name.isascii() and name.isdigit()):
-            continue
-        number = int(name)
-        if number in spelled:
-            raise AcclimateError(
-                f"the folders {some([spelled[number], name])} in {base} are both class {number}; "
-                "merge them"
-            )
-        spelled[number] = name
-    return {spelled.get(number, str(number)): number for number in range(count)}
 
 
 def _register(folders: Callable[[Request], ClassFolders], **facts: Any) -> None:
