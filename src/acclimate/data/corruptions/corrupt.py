@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -60,12 +60,9 @@ def constants(name: str, severity: int, *, preset: Preset) -> dict[str, float | 
 
 def _at(value: Any, severity: int) -> float | tuple[float, ...]:
     # A list of five goes by severity; anything else (an angle's range, a scale) holds for all.
-    if not isinstance(value, list):
-        return float(value)
-    if len(value) != len(SEVERITIES):
-        return tuple(value)
-    constant: float = value[severity - 1]
-    return constant
+    if isinstance(value, list):
+        return value[severity - 1] if len(value) == len(SEVERITIES) else tuple(value)
+    return float(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +88,7 @@ class Corruption:
 
 REGISTRY: dict[str, Corruption] = {}
 _Function = TypeVar("_Function", bound=Callable[..., Tensor])
+_Images = TypeVar("_Images", Pixels, Tensor)
 
 
 def corruption(
@@ -99,10 +97,7 @@ def corruption(
     """Register the decorated function under its own name, and return it unchanged."""
 
     def register(function: _Function) -> _Function:
-        name = function.__name__
-        if name in REGISTRY:
-            raise ValueError(f"two corruptions are called {name!r}")
-        REGISTRY[name] = Corruption(
+        REGISTRY[function.__name__] = Corruption(
             apply=function, random=random, colour=colour, many=many, host=host
         )
         return function
@@ -119,23 +114,9 @@ def corruptions() -> list[str]:
     return [name for name in (*TEST, *DEV) if name in REGISTRY]
 
 
-@overload
 def corrupt(
-    images: Pixels, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
-) -> Pixels: ...
-@overload
-def corrupt(
-    images: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
-) -> Tensor: ...
-def corrupt(
-    images: Pixels | Tensor,
-    name: str,
-    severity: int,
-    *,
-    preset: Preset,
-    seed: int = 0,
-    start: int = 0,
-) -> Pixels | Tensor:
+    images: _Images, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
+) -> _Images:
     """Corrupt a batch of images as ImageNet-C or CIFAR-10-C would, on the device of the batch.
 
     Image ``i`` draws its randomness from ``(seed, start + i, name, severity)`` alone, so a data
@@ -187,25 +168,19 @@ def corrupt_indexed(
     on_cpu = _VALUES_OF_MANY if entry.many else _VALUES_ON_CPU
     values = on_cpu if device.type == "cpu" else _VALUES_ON_GPU
     size = max(1, values // max(1, batch[:1].numel()))
-    if 0 < len(batch) <= size:
-        return _corrupt_chunk(entry, batch.to(device), keys, settings).to(batch.device)
+    lift = entry.colour and batch.shape[1] == 1
     out = torch.empty_like(batch)
     for first in range(0, len(batch), size):
-        part = slice(first, first + size)
-        out[part] = _corrupt_chunk(entry, batch[part].to(device), keys[part], settings)
+        rows = slice(first, first + size)
+        source = batch[rows].to(device)
+        draws = (Draws(keys[rows]),) if entry.random else ()
+        changed = entry.apply(grey_to_rgb(source) if lift else source, *draws, **settings)
+        changed = changed if changed.dtype == torch.uint8 else quantize(changed)
+        changed = rgb_to_grey(changed) if lift else changed
+        if len(batch) <= size:
+            return changed.to(batch.device)
+        out[rows] = changed
     return out
-
-
-def _corrupt_chunk(
-    entry: Corruption, images: Tensor, keys: Tensor, settings: dict[str, Any]
-) -> Tensor:
-    lift = entry.colour and images.shape[1] == 1
-    source = grey_to_rgb(images) if lift else images
-    draws = (Draws(keys),) if entry.random else ()
-    out = entry.apply(source, *draws, **settings)
-    if out.dtype != torch.uint8:
-        out = quantize(out)
-    return rgb_to_grey(out) if lift else out
 
 
 def _to_batch(images: Pixels | Tensor) -> Tensor:
