@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.arrays import ArraySource, load_arrays
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.facts import register
+from acclimate.data.benchmarks.registry import Request
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
@@ -60,13 +61,10 @@ class ArraySet:
     optional: tuple[str, ...] = ()
     batches: bool = False
 
-    def register(self, **facts: Any) -> None:
-        """Make it known as a data set, of which these are the facts that are not told by its files.
-
-        ``open`` is replaced where the images are not taken as they come.
-        """
+    def register(self, name: str, **how: Any) -> None:
+        """Make it known as a data set; ``open`` where the images are not taken as they come."""
         own = {"open": self.open, "splits": tuple(self.counts), "missing": self.missing}
-        register_dataset(Dataset(**{"classes": len(self.class_names), **own, **facts}))
+        register(name, **{**own, **how})
 
     def open(self, request: Request) -> ArraySource:
         """The images of the split that is asked for, labels checked."""

@@ -19,13 +19,8 @@ from acclimate.data.benchmarks.array_sets import (
     find_file,
     plain_scaling,
 )
-from acclimate.data.benchmarks.registry import (
-    SEVERITIES,
-    Dataset,
-    Request,
-    generated_images,
-    register_dataset,
-)
+from acclimate.data.benchmarks.facts import register
+from acclimate.data.benchmarks.registry import SEVERITIES, Request, generated_images
 from acclimate.data.shift import DEV, STAND_INS, TEST
 from acclimate.errors import AcclimateError
 
@@ -242,20 +237,7 @@ ArraySet(
     read=_read_cifar10,
     npz="cifar10",
     batches=True,
-).register(
-    name="cifar10",
-    title="CIFAR-10 (Krizhevsky, 2009)",
-    images="10,000 test and 50,000 training",
-    size="163 MiB",
-    get="Get the binary or the python version from https://www.cs.toronto.edu/~kriz/cifar.html "
-    "and unpack it",
-    layout="""
-cifar-10-batches-bin/test_batch.bin, data_batch_1.bin … data_batch_5.bin
-or cifar-10-batches-py/test_batch, data_batch_1 … data_batch_5
-or cifar10-test.npz, cifar10-train.npz (arrays images and labels)
-""",
-    preprocessing=plain_scaling(32),
-)
+).register("cifar10", preprocessing=plain_scaling(32))
 # v6, balanced over the classes, is the one its authors recommend.
 ArraySet(
     class_names=CIFAR10_CLASSES,
@@ -269,38 +251,16 @@ ArraySet(
         for kind in ("data", "labels")
     ],
     read=lambda paths: (load_arrays(paths[0])[0], np.asarray(load_arrays(paths[1])[0])),
-).register(
-    name="cifar10.1",
-    title="CIFAR-10.1 (Recht et al., 2018)",
-    images="2,000 (v6) and 2,021 (v4)",
-    size="12 MiB",
-    get="Get the folder datasets of https://github.com/modestyachts/CIFAR-10.1",
-    layout="""
-cifar10.1_v6_data.npy, cifar10.1_v6_labels.npy
-cifar10.1_v4_data.npy, cifar10.1_v4_labels.npy
-""",
+).register("cifar10.1", preprocessing=plain_scaling(32))
+register(
+    "cifar10-c",
+    open=_open_cifar10_c,
+    shifts=(*TEST, *DEV),
+    shift_kind="corruption",
+    severities=True,
+    dev=DEV,
+    stand_ins=STAND_INS,
     preprocessing=plain_scaling(32),
-)
-register_dataset(
-    Dataset(
-        name="cifar10-c",
-        title="CIFAR-10-C (Hendrycks & Dietterich, 2019)",
-        classes=10,
-        images="10,000 × 19 corruptions × 5 severities = 950,000",
-        size="2.7 GiB",
-        get="Get CIFAR-10-C.tar from https://zenodo.org/records/2535967 and unpack it",
-        layout="""
-labels.npy
-gaussian_noise.npy, shot_noise.npy, … (19 files, uint8 50,000×32×32×3, severities in order)
-""",
-        open=_open_cifar10_c,
-        shifts=(*TEST, *DEV),
-        shift_kind="corruption",
-        severities=True,
-        dev=DEV,
-        stand_ins=STAND_INS,
-        preprocessing=plain_scaling(32),
-        missing=_missing_cifar10_c,
-        check=_open_cifar10_c,
-    )
+    missing=_missing_cifar10_c,
+    check=_open_cifar10_c,
 )

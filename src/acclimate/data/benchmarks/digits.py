@@ -130,19 +130,7 @@ ArraySet(
     files=_mnist_files,
     read=lambda paths: (_read_idx(paths[0]), _read_idx(paths[1])),
     npz="mnist",
-).register(
-    name="mnist",
-    title="MNIST (LeCun et al., 1998)",
-    images="10,000 test and 60,000 training",
-    size="11 MiB",
-    get="Get the four .gz files of http://yann.lecun.com/exdb/mnist/ (or of a mirror of it)",
-    layout="""
-t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz (packed or not)
-train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz
-or mnist-test.npz, mnist-train.npz (arrays images and labels)
-""",
-    preprocessing=plain_scaling(28, channels=1),
-)
+).register("mnist", preprocessing=plain_scaling(28, channels=1))
 ArraySet(
     class_names=DIGITS,
     counts={"test": (2_007,), "train": (7_291,)},
@@ -150,20 +138,7 @@ ArraySet(
     files=lambda split: [["usps.t.bz2", "usps.t"] if split == "test" else ["usps.bz2", "usps"]],
     read=_read_usps,
     npz="usps",
-).register(
-    name="usps",
-    title="USPS digits (Hull, 1994)",
-    images="2,007 test and 7,291 training",
-    size="8 MiB",
-    get="Get usps.t.bz2 and usps.bz2 from "
-    "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html#usps (usps.h5, "
-    "another copy in use, is not read: h5py would be needed)",
-    layout="""
-usps.t.bz2, usps.bz2 (packed or not)
-or usps-test.npz, usps-train.npz (arrays images and labels)
-""",
-    preprocessing=plain_scaling(_USPS_SIDE, channels=1),
-)
+).register("usps", preprocessing=plain_scaling(_USPS_SIDE, channels=1))
 ArraySet(
     class_names=DIGITS,
     counts={"test": (26_032,), "train": (73_257,), "extra": (531_131,)},
@@ -171,12 +146,4 @@ ArraySet(
     files=lambda split: [[f"{split}_32x32.mat"]],
     read=_read_svhn,
     optional=("extra",),  # not needed for any published comparison of adaptation
-).register(
-    name="svhn",
-    title="SVHN, cropped digits (Netzer et al., 2011)",
-    images="26,032 test, 73,257 training and 531,131 extra",
-    size="61 MiB (test), 174 MiB (train), 1.2 GiB (extra)",
-    get="Get the files of format 2 from http://ufldl.stanford.edu/housenumbers/",
-    layout="test_32x32.mat, train_32x32.mat, extra_32x32.mat",
-    preprocessing=plain_scaling(32),
-)
+).register("svhn", preprocessing=plain_scaling(32))

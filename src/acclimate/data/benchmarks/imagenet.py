@@ -25,13 +25,8 @@ from acclimate.data.benchmarks.class_folders import (
     list_images,
     some,
 )
-from acclimate.data.benchmarks.registry import (
-    SEVERITIES,
-    Dataset,
-    Request,
-    generated_images,
-    register_dataset,
-)
+from acclimate.data.benchmarks.facts import register
+from acclimate.data.benchmarks.registry import SEVERITIES, Request, generated_images
 from acclimate.data.labels import Scoring, imagenet_classes, imagenet_index
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.data.shift import DEV, STAND_INS, TEST
@@ -265,55 +260,25 @@ def _v2_missing(root: Path) -> list[str]:
     return [names[0] for split, names in _V2_FOLDERS.items() if _v2_folder(root, split) is None]
 
 
-def _register(folders: Callable[[Request], ClassFolders], **facts: Any) -> None:
-    """A data set of class folders, prepared in the usual way unless its facts say how."""
-    facts = {"preprocessing": IMAGENET_PREPROCESSING, **facts}
-    register_dataset(
-        Dataset(
-            open=lambda request: folders(request).open(request),
-            check=lambda request: folders(request).check(request),
-            **facts,
-        )
-    )
+def _register(name: str, folders: Callable[[Request], ClassFolders], **how: Any) -> None:
+    """A data set of class folders, prepared in the usual way unless it is said how."""
+    usual = {
+        "preprocessing": IMAGENET_PREPROCESSING,
+        "open": lambda request: folders(request).open(request),
+        "check": lambda request: folders(request).check(request),
+    }
+    register(name, **{**usual, **how})
 
 
-register_dataset(
-    Dataset(
-        name="imagenet",
-        title="ImageNet, the validation set of ILSVRC 2012",
-        classes=1000,
-        images="50,000",
-        size="6.7 GB",
-        get=(
-            "Get ILSVRC2012_img_val.tar from https://image-net.org/download-images (free after "
-            "registration), or the Kaggle distribution, "
-            "https://www.kaggle.com/c/imagenet-object-localization-challenge"
-        ),
-        layout=(
-            "val/n01440764/ILSVRC2012_val_00000293.JPEG   1,000 folders of 50\n"
-            "or n01440764/*.JPEG without val/, or val/*.JPEG in one folder together with\n"
-            "LOC_val_solution.csv"
-        ),
-        preprocessing=IMAGENET_PREPROCESSING,
-        open=_open_imagenet,
-        check=_check_imagenet,
-    )
+register(
+    "imagenet",
+    open=_open_imagenet,
+    check=_check_imagenet,
+    preprocessing=IMAGENET_PREPROCESSING,
 )
 _register(
+    "imagenet-c",
     _imagenet_c,
-    name="imagenet-c",
-    title="ImageNet-C, common corruptions of the validation set",
-    classes=1000,
-    images="50,000 for each of 19 corruptions at 5 severities",
-    size="about 65 GB",
-    get=(
-        "Get noise.tar, blur.tar, weather.tar and digital.tar (test), and extra.tar (the four "
-        "hold-out corruptions) from https://zenodo.org/records/2235448 and unpack them"
-    ),
-    layout=(
-        "gaussian_noise/1/n01440764/*.JPEG   19 corruptions × 5 severities × 1,000 classes\n"
-        "or the same below noise/, blur/, weather/, digital/ and extra/"
-    ),
     shifts=(*DEV, *TEST),
     shift_kind="corruption",
     severities=True,
@@ -323,54 +288,7 @@ _register(
     preprocessing=Preprocessing(size=(224, 224)),
     missing=_missing_c,
 )
-_register(
-    _subset,
-    name="imagenet-r",
-    title="ImageNet-R, art, cartoons, toys and other renditions",
-    classes=200,
-    images="30,000",
-    size="2.2 GB",
-    get="Get imagenet-r.tar from https://github.com/hendrycks/imagenet-r and unpack it",
-    layout="imagenet-r/n01443537/*.jpg   200 folders (or without imagenet-r/)",
-)
-_register(
-    _subset,
-    name="imagenet-a",
-    title="ImageNet-A, natural images on which a ResNet-50 fails",
-    classes=200,
-    images="7,500",
-    size="0.7 GB",
-    get=("Get imagenet-a.tar from https://github.com/hendrycks/natural-adv-examples and unpack it"),
-    layout="imagenet-a/n01498041/*.jpg   200 folders (or without imagenet-a/)",
-)
-_register(
-    _v2,
-    name="imagenetv2",
-    title="ImageNetV2, a second draw of the validation set",
-    classes=1000,
-    images="10,000 in each of 3 variants",
-    size="1.3 GB a variant",
-    get=(
-        "Get imagenetv2-matched-frequency.tar.gz, imagenetv2-threshold0.7.tar.gz or "
-        "imagenetv2-top-images.tar.gz from https://huggingface.co/datasets/vaishaal/ImageNetV2 "
-        "(linked from https://github.com/modestyachts/ImageNetV2) and unpack it"
-    ),
-    layout=(
-        "imagenetv2-matched-frequency-format-val/0/*.jpeg   1,000 folders 0 to 999 of 10\n"
-        "imagenetv2-threshold0.7-format-val/…, imagenetv2-top-images-format-val/…"
-    ),
-    splits=tuple(_V2_FOLDERS),
-    missing=_v2_missing,
-)
-_register(
-    _sketch,
-    name="imagenet-sketch",
-    title="ImageNet-Sketch, black and white sketches",
-    classes=1000,
-    images="50,889",
-    size="7.6 GB",
-    get=(
-        "Get ImageNet-Sketch.zip from https://github.com/HaohanWang/ImageNet-Sketch and unpack it"
-    ),
-    layout="sketch/n01440764/*.JPEG   1,000 folders (or without sketch/)",
-)
+_register("imagenet-r", _subset)
+_register("imagenet-a", _subset)
+_register("imagenetv2", _v2, splits=tuple(_V2_FOLDERS), missing=_v2_missing)
+_register("imagenet-sketch", _sketch)

@@ -23,7 +23,8 @@ from acclimate.data.benchmarks.class_folders import (
     list_images,
     some,
 )
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.facts import register
+from acclimate.data.benchmarks.registry import Request
 from acclimate.data.labels import ClassList, Scoring
 from acclimate.errors import AcclimateError
 
@@ -232,24 +233,13 @@ def _missing(root: Path) -> list[str]:
     return [domain for domain in _AT_LEAST if not (root / domain).is_dir()]
 
 
-register_dataset(
-    Dataset(
-        name="imagenet-d",
-        title="ImageNet-D, the classes of DomainNet that ImageNet knows, in six styles",
-        classes=164,
-        images="about half of DomainNet's 590,000",
-        size="about 18 GB",
-        get="Get the six zip files from https://ai.bu.edu/M3SDA/ and unpack them",
-        layout=(
-            "clipart/alarm_clock/*.jpg, and so for infograph, painting, quickdraw, real, sketch\n"
-            "clipart_train.txt, clipart_test.txt, …   only for the splits train and test"
-        ),
-        splits=("all", "test", "train"),
-        shifts=tuple(_AT_LEAST),
-        shift_kind="domain",
-        preprocessing=IMAGENET_PREPROCESSING,
-        open=_open,
-        check=_listed,
-        missing=_missing,
-    )
+register(
+    "imagenet-d",
+    splits=("all", "test", "train"),
+    shifts=tuple(_AT_LEAST),
+    shift_kind="domain",
+    preprocessing=IMAGENET_PREPROCESSING,
+    open=_open,
+    check=_listed,
+    missing=_missing,
 )

@@ -187,17 +187,7 @@ _MNIST_M = ArraySet(
     npz="mnist-m",
 )
 _MNIST_M.register(
-    name="mnist-m",
-    title="MNIST-M (Ganin & Lempitsky, 2015)",
-    images="9,001 test and 59,001 training",
-    size="about 160 MB",
-    get="Get mnist_m.tar.gz by way of http://yaroslav.ganin.net and unpack it; or make the set "
-    "from MNIST and photos with acclimate.data.benchmarks.build_mnist_m",
-    layout="""
-mnist_m_test/00000000.png …, mnist_m_test_labels.txt
-mnist_m_train/00000000.png …, mnist_m_train_labels.txt
-or mnist-m-test.npz, mnist-m-train.npz (arrays images and labels)
-""",
+    "mnist-m",
     open=_open,
     preprocessing=plain_scaling(32),
     missing=_missing,

@@ -15,7 +15,8 @@ from torch import Tensor
 from acclimate.data.base import ImageSource, digest
 from acclimate.data.benchmarks.array_sets import check_count, plain_scaling
 from acclimate.data.benchmarks.class_folders import check_present, present_source
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.facts import register
+from acclimate.data.benchmarks.registry import Request
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
@@ -187,28 +188,15 @@ class _Table:
         }
         return [part for part, found in there.items() if not found]
 
-    def register(
-        self, name: str, *, title: str, size: str, example: str, side: int | None = None
-    ) -> None:
+    def register(self, name: str, *, side: int | None = None) -> None:
         """Make the data set known; without a side its images have no usual preprocessing."""
-        *others, training = self.counts.items()
-        counts = ", ".join(f"{count:,} {split}" for split, count in others)
-        register_dataset(
-            Dataset(
-                name=name,
-                title=f"{title}; Koh et al., 2021)",
-                classes=len(self.class_names),
-                images=f"{counts} and {training[1]:,} training",
-                size=size,
-                get=f"Get {self.folder} from https://wilds.stanford.edu/datasets/ and unpack it; "
-                "the package `wilds` is not needed",
-                layout=f"\n{self.name}\n{self.images}/{example} …\n",
-                open=self.open,
-                splits=tuple(self.counts),
-                preprocessing=None if side is None else Preprocessing(size=(side, side)),
-                missing=self.missing,
-                check=self.check,
-            )
+        register(
+            name,
+            open=self.open,
+            splits=tuple(self.counts),
+            preprocessing=None if side is None else Preprocessing(size=(side, side)),
+            missing=self.missing,
+            check=self.check,
         )
 
     def _rows(self, request: Request) -> tuple[Path, list[_Row]]:
@@ -256,25 +244,14 @@ _Table(
     read=_read_camelyon17,
     class_names=CAMELYON17_CLASSES,
     counts={"test": 85_054, "val": 34_904, "id_val": 33_560, "train": 302_436},
-).register(
-    "camelyon17",
-    title="Camelyon17-WILDS (Bandi et al., 2018",
-    size="10.7 GB",
-    example="patient_004_node_4/patch_patient_004_node_4_x_3328_y_21792.png",
-    side=96,
-)
+).register("camelyon17", side=96)
 # Cells under a fluorescence microscope: which of 1,139 treatments did they get?
 _Table(
     folder="rxrx1_v1.0",
     read=_read_rxrx1,
     class_names=tuple(f"siRNA {index}" for index in range(1139)),
     counts={"test": 34_432, "val": 9_854, "id_test": 40_612, "train": 40_612},
-).register(
-    "rxrx1",
-    title="RxRx1-WILDS (Taylor et al., 2019",
-    size="7.4 GB",
-    example="HEPG2-01/Plate1/B02_s1.png",
-)
+).register("rxrx1")
 # Satellite images: which of 62 kinds of building or land use? ``val`` was taken from 2013, ``test``
 # from 2016; training and ``id_`` splits are older.
 _Table(
@@ -283,10 +260,4 @@ _Table(
     read=_read_fmow,
     class_names=FMOW_CLASSES,
     counts={"test": 22_108, "val": 19_915, "id_test": 11_327, "id_val": 11_483, "train": 76_863},
-).register(
-    "fmow",
-    title="FMoW-WILDS (Christie et al., 2018",
-    size="53.9 GB",
-    example="rgb_img_0.png",
-    side=224,
-)
+).register("fmow", side=224)
