@@ -136,8 +136,7 @@ def filtered_error(predictions: Tensor, labels: Tensor, label_of: Tensor) -> Fil
     >>> filtered_error(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 0, 0, 1]), label_of)
     FilteredError(error=33.33..., rejected=25.0, kept=3, images=4)
     """
-    answers = _answers(predictions, label_of)
-    labels = _check_pairs(answers, labels)
+    answers, labels = _answers(predictions, label_of), _check_pairs(predictions, labels)
     known = labels >= 0
     return _error(answers[known] != labels[known], keep=answers[known] >= 0)
 
@@ -153,7 +152,7 @@ def imagenet_control(predictions: Tensor, labels: Tensor, label_of: Tensor) -> C
     (75.0, 33.3, 0.0)
     """
     answers = _answers(predictions, label_of)
-    truth = _answers(_check_pairs(answers, labels), label_of, what="labels")
+    truth = _answers(_check_pairs(predictions, labels), label_of, what="labels")
     wrong = answers != truth  # images the map knows neither side of are in none of the errors
     plain = predictions.cpu() != labels.cpu()
     return Control(
@@ -181,15 +180,15 @@ def most_predicted(
             f"expected a name for each of the {len(outputs)} outputs, got {len(names)} names"
         )
     _answers(predictions, outputs)
-    counts = torch.bincount(predictions.cpu().long(), minlength=len(names))
-    order = counts.sort(descending=True, stable=True).indices[:k].tolist()
+    counts = torch.bincount(predictions.cpu().long(), minlength=len(names)).tolist()
+    order = sorted(range(len(names)), key=lambda output: -counts[output])[:k]
     return MostPredicted(
         classes=tuple(
             PredictedClass(
                 output=output,
                 name=names[output],
-                count=int(counts[output]),
-                percent=100 * int(counts[output]) / len(predictions),
+                count=counts[output],
+                percent=100 * counts[output] / len(predictions),
                 mapped=None if label_of is None else bool(outputs[output] >= 0),
             )
             for output in order
@@ -217,25 +216,19 @@ def confusions(
     """
     _check_k(k)
     counts = confusion_matrix(predictions, labels, label_of, classes=len(names))
-    of_label = counts.sum(dim=1)
-    own = counts.diagonal()
+    of_label, own = counts.sum(dim=1).tolist(), counts.diagonal().tolist()
     others = counts[:, :-1].clone().fill_diagonal_(0)
     order = others.flatten().sort(descending=True, stable=True).indices[:k].tolist()
+    cells = [(*divmod(place, len(names)), int(others.flatten()[place])) for place in order]
+    most = others.amax(1).tolist()
     return Confusions(
         pairs=tuple(
-            Confusion(
-                label=names[row],
-                answer=names[column],
-                count=int(others[row, column]),
-                percent=100 * int(others[row, column]) / int(of_label[row]),
-            )
-            for row, column in (divmod(place, len(names)) for place in order)
-            if others[row, column] > 0
+            Confusion(names[row], names[column], count, 100 * count / of_label[row])
+            for row, column, count in cells
+            if count > 0
         ),
         off_diagonal=tuple(
-            name
-            for name, n, self_, other in zip(names, of_label, own, others.amax(1), strict=True)
-            if n > 0 and self_ <= other
+            name for i, name in enumerate(names) if of_label[i] > 0 and own[i] <= most[i]
         ),
         unmappable=int(counts[:, -1].sum()),
         images=int(counts.sum()),
@@ -252,8 +245,7 @@ def confusion_matrix(
     tensor([[1, 0, 0],
             [0, 0, 1]])
     """
-    answers = _answers(predictions, label_of)
-    labels = _check_pairs(answers, labels)
+    answers, labels = _answers(predictions, label_of), _check_pairs(predictions, labels)
     highest = max(int(label_of.max()), int(labels.max()))
     if highest >= classes:
         raise AcclimateError(
