@@ -35,18 +35,9 @@ class EncodedSource(ImageSource):
     Opening fetches every image once: what cannot be decoded is left out (``skipped``), the rest
     is hashed, and kept in memory if all of it fits ``cache`` bytes.
 
-    Args:
-        fetch: the bytes of image ``i``. May raise OSError or UnreadableImageError, and is
-            called from several threads.
-        names: one for each image, readable or not.
-        where: the place they lie in, for messages.
-        marks: what of a name counts for the fingerprint; None is all of it.
-        preprocessing: how the model was fed.
-        labels: class indices, one for each name.
-        class_names: as for any source.
-        scoring: as for any source.
-        cache: bytes of images to keep; None is a third of what is available.
-        progress: show a bar on stderr.
+    ``fetch(i)`` gives the bytes of image ``i``; it may raise OSError or UnreadableImageError, and
+    is called from several threads. ``names`` has one for each image, readable or not, of which
+    ``marks`` is what counts for the fingerprint; messages call the place ``where``.
     """
 
     def __init__(

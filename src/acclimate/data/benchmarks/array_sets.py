@@ -35,31 +35,18 @@ Arrays: TypeAlias = tuple[NDArray[Any], NDArray[Any] | None]
 
 @dataclass(frozen=True, kw_only=True)
 class ArraySet:
-    """What the splits of a data set consist of: one row of a table for each data set.
+    """What the splits of a data set consist of: one row of a table for each data set."""
 
-    Attributes:
-        class_names: in the order of the labels.
-        counts: for each split how many images it has; several where copies differ.
-        shapes: of one image, as the files have it.
-        files: for a split, the files it consists of, each as the names it may have below the root,
-            the published one first.
-        read: images and labels in those files.
-        npz: a copy as ``{npz}-{split}.npz`` (arrays ``images`` and ``labels``) is taken instead of
-            the files; None where there is no such custom.
-        first: how the files write the first class.
-        optional: splits that are not missed where they are not there.
-        batches: whether each file is a part of the images, so that some can do without the others.
-    """
-
-    class_names: tuple[str, ...]
-    counts: Mapping[str, tuple[int, ...]]
-    shapes: tuple[tuple[int, ...], ...]
+    class_names: tuple[str, ...]  # in the order of the labels
+    counts: Mapping[str, tuple[int, ...]]  # of images in each split; several where copies differ
+    shapes: tuple[tuple[int, ...], ...]  # of one image, as the files have it
+    # For a split, its files, each as the names it may have below the root, the published one first.
     files: Callable[[str], Sequence[Sequence[str]]]
     read: Callable[[Sequence[Path]], Arrays]
-    npz: str | None = None
-    first: int = 0
-    optional: tuple[str, ...] = ()
-    batches: bool = False
+    npz: str | None = None  # {npz}-{split}.npz, images and labels, is taken instead of the files
+    first: int = 0  # how the files write the first class
+    optional: tuple[str, ...] = ()  # splits that are not missed where they are not there
+    batches: bool = False  # each file is a part of the images, and can do without the others
 
     def register(self, name: str, **how: Any) -> None:
         """Make it known as a data set; ``open`` where the images are not taken as they come."""

@@ -42,25 +42,15 @@ class Listing:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassFolders:
-    """The class folders of a data set, and what has to be in them.
+    """The class folders of a data set, and what has to be in them."""
 
-    Attributes:
-        base: the folder that holds the class folders.
-        label_of: every class folder there has to be, and its label.
-        total: how many images there have to be; None where unknown.
-        each: how many in each class, where all have as many.
-        scoring: how a model's outputs stand for the labels.
-        named: whether the folders are called by names of classes, not by their indices.
-        others: folders that may be there too, and are left out.
-    """
-
-    base: Path
-    label_of: Mapping[str, int]
-    total: int | None
-    each: int | None = None
+    base: Path  # the folder that holds the class folders
+    label_of: Mapping[str, int]  # every class folder there has to be, and its label
+    total: int | None  # how many images there have to be; None where unknown
+    each: int | None = None  # how many in each class, where all have as many
     scoring: Scoring | None = None
-    named: bool = True
-    others: Collection[str] = ()
+    named: bool = True  # by names of classes, not by their indices
+    others: Collection[str] = ()  # folders that may be there too, and are left out
 
     def check(self, request: Request) -> dict[str, Listing]:
         """The images by class folder, once all of them are seen to be there; none is opened."""

@@ -52,21 +52,13 @@ _AT_LEAST = {
 
 @dataclass(frozen=True)
 class MappedClass:
-    """One class of ImageNet-D.
+    """One class of ImageNet-D."""
 
-    Attributes:
-        name: the DomainNet folder.
-        outputs: indices of the ImageNet classes that are right predictions for it.
-        output_names: their first names, in the same order.
-        output_ids: their WordNet ids, in the same order.
-        why: what was considered, where the names alone do not say it.
-    """
-
-    name: str
-    outputs: tuple[int, ...]
-    output_names: tuple[str, ...]
-    output_ids: tuple[str, ...]
-    why: str = ""
+    name: str  # the DomainNet folder
+    outputs: tuple[int, ...]  # indices of the ImageNet classes that are right predictions for it
+    output_names: tuple[str, ...]  # their first names, in the same order
+    output_ids: tuple[str, ...]  # their WordNet ids, in the same order
+    why: str = ""  # what was considered, where the names alone do not say it
 
 
 @cache

@@ -71,19 +71,13 @@ class Corruption:
 
     The published constants reach it as keyword arguments under their names in ``constants.json``.
     It returns uint8, or float values on the scale 0 to 255 that are still to be cut to it.
-
-    Attributes:
-        random: it takes `Draws` as second argument.
-        colour: it is always given three channels.
-        many: its costs are by the call rather than by the pixel; it wants many images at once.
-        host: it works on the CPU alone.
     """
 
     apply: Callable[..., Tensor]
-    random: bool
-    colour: bool
-    many: bool
-    host: bool
+    random: bool  # it takes `Draws` as second argument
+    colour: bool  # it is always given three channels
+    many: bool  # its costs are by the call, not by the pixel; it wants many images at once
+    host: bool  # it works on the CPU alone
 
 
 REGISTRY: dict[str, Corruption] = {}
