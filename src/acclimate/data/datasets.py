@@ -107,14 +107,6 @@ def _warn_of_sampler(loader: DataLoader[Any]) -> None:
         )
 
 
-def _check_alike(pixels: NDArray[Any], shape: tuple[int, ...], dtype: object, where: str) -> None:
-    if (pixels.shape, pixels.dtype) != (shape, dtype):
-        raise AcclimateError(
-            f"expected images alike, {shape} {dtype} as the first, got {pixels.shape} "
-            f"{pixels.dtype} for {where}; resize them, or give uint8 images with preprocessing=..."
-        )
-
-
 class DatasetSource(ImageSource):
     """A map-style data set, read by one thread, since its code may not be thread-safe.
 
@@ -138,13 +130,13 @@ class DatasetSource(ImageSource):
         count = len(dataset)
         if count == 0:
             raise AcclimateError("expected at least one item in the data set, got none")
-        first, _ = self._item(0)
-        self._shape, self._dtype = first.shape, first.dtype
+        self._first: NDArray[Any] | None = None
+        first = self._first = self._item(0)[0]
         fits = count * first.nbytes <= cache_budget(cache)
         self._cached = np.empty((count, *first.shape), first.dtype) if fits else None
         found, contents = [], []
         for index in tqdm(range(count), desc="images", unit="", delay=1, disable=not progress):
-            pixels, label = self._checked_item(index)
+            pixels, label = self._item(index)
             if self._cached is not None:
                 self._cached[index] = pixels
             found.append(label)
@@ -162,7 +154,7 @@ class DatasetSource(ImageSource):
         """The images at these indices, N×C×H×W on the CPU."""
         if self._cached is not None:
             return torch.from_numpy(self._cached[indices.numpy()])
-        return torch.from_numpy(np.stack([self._checked_item(i)[0] for i in indices.tolist()]))
+        return torch.from_numpy(np.stack([self._item(i)[0] for i in indices.tolist()]))
 
     def fingerprint(self) -> str:
         """A digest of the images as they were read at opening."""
@@ -181,12 +173,8 @@ class DatasetSource(ImageSource):
             raise AcclimateError(
                 f"{where} cannot be read: {type(error).__name__}: {error}"
             ) from error
-        return _to_pixels(image, preprocessing=self._wanted, where=where), _label_index(label)
-
-    def _checked_item(self, index: int) -> tuple[NDArray[Any], int]:
-        pixels, label = self._item(index)
-        _check_alike(pixels, self._shape, self._dtype, f"item {index} of the data set")
-        return pixels, label
+        pixels = _to_pixels(image, preprocessing=self._wanted, like=self._first, where=where)
+        return pixels, _label_index(label)
 
 
 def _read_stream(
@@ -206,9 +194,8 @@ def _read_stream(
         _singles(stream), desc="images", unit="", delay=1, disable=not progress
     ):
         where = f"image {len(images)} of the stream"
-        pixels = _to_pixels(image, preprocessing=preprocessing, where=where)
-        if images:
-            _check_alike(pixels, images[0].shape, images[0].dtype, where)
+        like = images[0] if images else None
+        pixels = _to_pixels(image, preprocessing=preprocessing, like=like, where=where)
         used += pixels.nbytes
         if used > budget:
             raise AcclimateError(
@@ -280,21 +267,31 @@ def _label_index(label: object) -> int:
 
 
 def _to_pixels(
-    image: object, *, preprocessing: Preprocessing | None, where: str
-) -> NDArray[np.uint8] | NDArray[np.float32]:
-    """One image as C×H×W: uint8 in the model's size, or float32 unchanged."""
+    image: object, *, preprocessing: Preprocessing | None, like: NDArray[Any] | None, where: str
+) -> NDArray[Any]:
+    """One image as C×H×W, alike the first: uint8 in the model's size, or float32 unchanged."""
     try:
-        if isinstance(image, Image.Image):
-            return want_preprocessing(preprocessing, "PIL images").fit(to_eight_bit(image))
-        if not isinstance(image, (Tensor, np.ndarray)):
-            raise AcclimateError(
-                f"expected a tensor, an array or a PIL image, got {type(image).__name__}"
-            )
-        array = channels_first(to_numpy(image)[None])[0]
-        if array.dtype == np.uint8:
-            return fit_pixels(array, want_preprocessing(preprocessing, "uint8 images"))
-        if not np.isfinite(array).all():
-            raise AcclimateError("the image has NaN or infinite pixels; remove or repair it")
-        return np.ascontiguousarray(array, dtype=np.float32)
+        pixels = _fitted(image, preprocessing)
     except (AcclimateError, UnreadableImageError) as error:
         raise AcclimateError(f"{where}: {error}") from error
+    if like is not None and (pixels.shape, pixels.dtype) != (like.shape, like.dtype):
+        raise AcclimateError(
+            f"expected images alike, {like.shape} {like.dtype} as the first, got {pixels.shape} "
+            f"{pixels.dtype} for {where}; resize them, or give uint8 images with preprocessing=..."
+        )
+    return pixels
+
+
+def _fitted(image: object, preprocessing: Preprocessing | None) -> NDArray[Any]:
+    if isinstance(image, Image.Image):
+        return want_preprocessing(preprocessing, "PIL images").fit(to_eight_bit(image))
+    if not isinstance(image, (Tensor, np.ndarray)):
+        raise AcclimateError(
+            f"expected a tensor, an array or a PIL image, got {type(image).__name__}"
+        )
+    array = channels_first(to_numpy(image)[None])[0]
+    if array.dtype == np.uint8:
+        return fit_pixels(array, want_preprocessing(preprocessing, "uint8 images"))
+    if not np.isfinite(array).all():
+        raise AcclimateError("the image has NaN or infinite pixels; remove or repair it")
+    return np.ascontiguousarray(array, dtype=np.float32)
