@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -198,19 +198,13 @@ def _labels(source: ImageSource) -> Tensor | None:
 
 
 def _in_threads(
-    write: Callable[[_Rows], int], chunks: Iterable[_Rows], cores: int
+    write: Callable[[_Rows], int], chunks: Sequence[_Rows], cores: int
 ) -> Iterator[int]:
-    """What ``write`` returns for each chunk, as they end."""
-    running: set[Future[int]] = set()
+    """What ``write`` returns for each chunk."""
     with _one_torch_thread(), ThreadPoolExecutor(cores) as pool:
-        for chunk in chunks:
-            running.add(pool.submit(write, chunk))
-            # Few are submitted at once, so that an interrupt is quick.
-            if len(running) >= 2 * cores:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
-        for future in running:
-            yield future.result()
+        # In portions, so that an interrupt is quick.
+        for first in range(0, len(chunks), 4 * cores):
+            yield from pool.map(write, chunks[first : first + 4 * cores])
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["EXTENSIONS", "EncodedSource", "FolderSource", "find_images"]
+__all__ = ["EXTENSIONS", "EncodedSource", "FolderSource", "find_images", "list_entries"]
 
 _AT_ONCE = 1024
 
@@ -164,7 +165,8 @@ class FolderSource(EncodedSource):
     readable or not.
 
     A benchmark knows its files: ``names`` (relative paths, with ``/``) are read instead of what a
-    search would find, in their order, and ``class_names`` and ``scoring`` are as for any source.
+    search would find, in their order. ``class_names`` are as for any source, and ``options``
+    as for :class:`EncodedSource`.
     """
 
     def __init__(
@@ -176,9 +178,7 @@ class FolderSource(EncodedSource):
         classes: ClassList | None = None,
         names: Sequence[str] | None = None,
         class_names: Sequence[str] | None = None,
-        scoring: Scoring | None = None,
-        cache: int | None = None,
-        progress: bool = True,
+        **options: Any,
     ) -> None:
         base = Path(root)
         found = find_images(base) if names is None else list(names)
@@ -198,9 +198,7 @@ class FolderSource(EncodedSource):
             preprocessing=preprocessing,
             labels=known,
             class_names=class_names,
-            scoring=scoring,
-            cache=cache,
-            progress=progress,
+            **options,
         )
 
 
@@ -230,14 +228,20 @@ def find_images(root: Path) -> list[str]:
 def _walk(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
     # Linked folders are followed, since data sets are often assembled so, but never in a ring.
     real = folder.resolve()
-    if real in above:
-        return
+    if real not in above:
+        for entry in list_entries(folder):
+            if entry.is_dir():
+                yield from _walk(folder / entry.name, above | {real})
+            else:
+                yield folder / entry.name
+
+
+def list_entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What lies in a folder, hidden things aside."""
     try:
-        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except NotADirectoryError as error:
+        raise AcclimateError(f"expected a folder, but {folder} is a file") from error
     except OSError as error:
         raise AcclimateError(f"cannot list {folder}: {error.strerror}") from error
-    for entry in entries:
-        if entry.is_dir():
-            yield from _walk(entry, above | {real})
-        else:
-            yield entry

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
@@ -205,8 +205,8 @@ class ShardSource(EncodedSource):
         preprocessing: Preprocessing,
         labels: Labels | None = None,
         classes: ClassList | None = None,
-        cache: int | None = None,
         progress: bool = True,
+        **options: Any,
     ) -> None:
         shards = [Path(path) for path in paths]
         if not shards:
@@ -243,6 +243,6 @@ class ShardSource(EncodedSource):
             preprocessing=preprocessing,
             labels=known,
             class_names=class_names,
-            cache=cache,
             progress=progress,
+            **options,
         )

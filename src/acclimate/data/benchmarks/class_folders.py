@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from acclimate.data.benchmarks.registry import Request
-from acclimate.data.files import EXTENSIONS, FolderSource
+from acclimate.data.files import EXTENSIONS, FolderSource, list_entries
 from acclimate.data.labels import Scoring
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
@@ -26,6 +26,7 @@ __all__ = [
     "list_images",
     "present_source",
     "some",
+    "table_lines",
 ]
 
 IMAGENET_PREPROCESSING = Preprocessing(size=(224, 224), resize=256)
@@ -156,31 +157,20 @@ def check_counts(
 
 def list_folders(base: Path) -> list[str]:
     """The names of the folders in a folder, sorted; hidden ones aside."""
-    return sorted(entry.name for entry in _list_folder(base) if entry.is_dir())
+    return sorted(entry.name for entry in list_entries(base) if entry.is_dir())
 
 
 def list_images(folder: Path) -> Listing:
     """The image files right in a folder, without opening any."""
     files: list[str] = []
     empty: list[str] = []
-    for entry in sorted(_list_folder(folder), key=lambda entry: entry.name):
+    for entry in sorted(list_entries(folder), key=lambda entry: entry.name):
         if os.path.splitext(entry.name)[1].lower() in EXTENSIONS and not entry.is_dir():
             files.append(entry.name)
             # A link to nothing is not empty: reading it will fail with its name.
             with contextlib.suppress(OSError):
                 empty += [entry.name] if entry.stat().st_size == 0 else []
     return Listing(tuple(files), tuple(empty))
-
-
-def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
-    """What lies in a folder, hidden things aside."""
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in entries if not entry.name.startswith(".")]
-    except NotADirectoryError as error:
-        raise AcclimateError(f"expected a folder, but {folder} is a file") from error
-    except OSError as error:
-        raise AcclimateError(f"cannot list {folder}: {error.strerror}") from error
 
 
 def some(names: Sequence[str], count: int = 5) -> str:
@@ -190,6 +180,15 @@ def some(names: Sequence[str], count: int = 5) -> str:
     'a, b, …'
     """
     return ", ".join(names[:count]) + (", …" if len(names) > count else "")
+
+
+def table_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a list that are not blank, and their numbers."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise AcclimateError(f"expected lines of text in {path}, got: {error}") from error
+    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
 def present_source(

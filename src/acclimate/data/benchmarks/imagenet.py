@@ -5,7 +5,6 @@ ImageNet-R has renditions, -A hard images, -V2 a second draw, -Sketch drawings.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
@@ -24,6 +23,7 @@ from acclimate.data.benchmarks.class_folders import (
     list_folders,
     list_images,
     some,
+    table_lines,
 )
 from acclimate.data.benchmarks.facts import register
 from acclimate.data.benchmarks.registry import SEVERITIES, Request, generated_images
@@ -127,14 +127,10 @@ def _read_solution(path: Path) -> dict[str, str]:
 
     Where an image has several boxes they are all of its one class, so the first word tells.
     """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise AcclimateError(f"expected lines of text in {path}, got: {error}") from error
     pairs: dict[str, str] = {}
-    for number, row in enumerate(rows, start=1):
-        if not row or row[0] == "ImageId":
+    for number, line in table_lines(path):
+        row = line.strip().split(",")
+        if row[0] == "ImageId":
             continue
         if len(row) != 2 or not row[1].split():
             raise AcclimateError(

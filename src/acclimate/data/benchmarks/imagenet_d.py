@@ -22,6 +22,7 @@ from acclimate.data.benchmarks.class_folders import (
     list_folders,
     list_images,
     some,
+    table_lines,
 )
 from acclimate.data.benchmarks.facts import register
 from acclimate.data.benchmarks.registry import Request
@@ -203,13 +204,7 @@ def _only_listed(request: Request, base: Path, found: Mapping[str, Listing]) -> 
 def _read_list(path: Path, domain: str, folders: Collection[str]) -> dict[str, set[str]]:
     """File names by class folder, from lines ``clipart/zebra/clipart_344_000001.jpg 344``."""
     listed: dict[str, set[str]] = {folder: set() for folder in folders}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AcclimateError(f"expected lines of text in {path}, got: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in table_lines(path):
         parts = line.rpartition(" ")[0].split("/")
         if len(parts) != 3 or parts[0] != domain:
             raise AcclimateError(

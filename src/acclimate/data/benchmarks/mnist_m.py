@@ -13,7 +13,7 @@ from PIL import Image
 from acclimate.data.arrays import load_arrays
 from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks.array_sets import ArraySet, check_count, find_file, plain_scaling
-from acclimate.data.benchmarks.class_folders import present_source
+from acclimate.data.benchmarks.class_folders import present_source, table_lines
 from acclimate.data.benchmarks.digits import DIGITS
 from acclimate.data.benchmarks.registry import Request
 from acclimate.data.decode import to_eight_bit
@@ -43,13 +43,7 @@ def _open(request: Request) -> ImageSource:
 def _read_table(path: Path) -> list[tuple[str, int]]:
     """Names and labels of a list with one ``00000000.png 7`` to a line."""
     rows: list[tuple[str, int]] = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise AcclimateError(f"cannot read {path}: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in table_lines(path):
         name, _, label = line.strip().rpartition(" ")
         if not name or label not in DIGITS:
             raise AcclimateError(
