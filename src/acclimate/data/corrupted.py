@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -102,6 +103,14 @@ def write_corrupted(
     total, made = len(source) * sum(map(len, chosen.values())), 0
     cores = workers or os.cpu_count() or 1
     most = max(1, _VALUES_AT_ONCE // int(np.prod(source.preprocessing.shape)))
+
+    def write(name: str, severity: int, rows: _Rows) -> int:
+        at = torch.from_numpy(rows)
+        clean = source.read(at)
+        images = corrupt_indexed(clean, at, name, severity, preset=preset, seed=seed)
+        store.write(name, severity, rows, images.permute(0, 2, 3, 1).numpy())
+        return len(rows)
+
     try:
         out.mkdir(parents=True, exist_ok=True)
         with held(out) as mine:
@@ -115,23 +124,13 @@ def write_corrupted(
             store = kind(out, source, shifts=chosen)
             with tqdm(total=total, unit="image", disable=not progress, smoothing=0) as bar:
                 for name, severity in ((name, s) for name, each in chosen.items() for s in each):
-
-                    def write(rows: _Rows, name: str = name, severity: int = severity) -> int:
-                        at = torch.from_numpy(rows)
-                        clean = source.read(at)
-                        images = corrupt_indexed(
-                            clean, at, name, severity, preset=preset, seed=seed
-                        )
-                        store.write(name, severity, rows, images.permute(0, 2, 3, 1).numpy())
-                        return len(rows)
-
                     bar.set_description(f"{name}:{severity}")
                     missing = store.missing(name, severity)
                     bar.update(len(source) - len(missing))
                     # At least one for each core; and never an empty one.
                     pieces = min(len(missing), max(-(-len(missing) // most), cores))
                     chunks = np.array_split(missing, pieces) if pieces else []
-                    for count in _in_threads(write, chunks, cores):
+                    for count in _in_threads(partial(write, name, severity), chunks, cores):
                         made += count
                         bar.update(count)
                     store.finish(name, severity)

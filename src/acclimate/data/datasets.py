@@ -228,13 +228,7 @@ def _singles(stream: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _split_item(item: object) -> tuple[Any, Any]:
-    """Image (or images) and label (or labels) of an item or a batch; None for no label.
-
-    >>> _split_item({"img": "an image", "label": 3})
-    ('an image', 3)
-    >>> _split_item(("an image", 3, "and more"))
-    ('an image', 3)
-    """
+    """Image (or images) and label (or labels) of an item or a batch; None for no label."""
     if isinstance(item, Mapping):
         image, label = (
             next((item[key] for key in keys if key in item), None)
@@ -254,11 +248,7 @@ def _split_item(item: object) -> tuple[Any, Any]:
 
 
 def _label_index(label: object) -> int:
-    """A class index, or -1 for anything else (a path, a caption, a soft label).
-
-    >>> _label_index(torch.tensor([7])), _label_index("a/path.png"), _label_index(None)
-    (7, -1, -1)
-    """
+    """A class index, or -1 for anything else (a path, a caption, a soft label)."""
     if isinstance(label, (Tensor, np.ndarray)):
         if to_numpy(label).size != 1:
             return -1

@@ -66,9 +66,6 @@ def to_eight_bit(image: Image.Image) -> Image.Image:
 
     Transparency is laid on white. What lies under transparent pixels is arbitrary, often black,
     and was never meant to be seen; white is what a page or a viewer shows behind a cut-out.
-
-    >>> to_eight_bit(Image.new("RGBA", (1, 1), (0, 0, 0, 0))).getpixel((0, 0))
-    (255, 255, 255)
     """
     mode = image.mode
     if mode in ("I", "F") or mode.startswith("I;16"):
@@ -158,13 +155,7 @@ def to_numpy(images: Tensor | NDArray[Any]) -> NDArray[Any]:
 
 
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:
-    """View images as N×C×H×W, uint8 or float; anything else is refused with what to do.
-
-    >>> channels_first(np.zeros((5, 32, 32, 3), np.uint8)).shape
-    (5, 3, 32, 32)
-    >>> channels_first(np.zeros((5, 28, 28), np.uint8)).shape
-    (5, 1, 28, 28)
-    """
+    """View images as N×C×H×W, uint8 or float; anything else is refused with what to do."""
     shape, axes = "×".join(map(str, images.shape)) or "a scalar", images.ndim
     if images.dtype == np.uint8:
         if axes == 3 and images.shape[-1] != 3:

@@ -95,11 +95,7 @@ def match_classes(folders: Sequence[str], classes: ClassList | None) -> list[int
 
 
 def classes_named(names: Sequence[str], classes: ClassList) -> list[int | None]:
-    """The class that each name means, by name or by id, or None.
-
-    >>> classes_named(["Dog", "n02", "3"], ClassList(("cat", "dog"), ids=("n01", "n02")))
-    [1, 1, None]
-    """
+    """The class that each name means, by name or by id, or None."""
     return _by_any(_naming_rules(classes), names)
 
 
@@ -230,11 +226,7 @@ def imagenet_classes() -> ClassList:
 
 
 def imagenet_index() -> dict[str, int]:
-    """The class index of each WordNet id, in the order of the indices.
-
-    >>> imagenet_index()["n01443537"]
-    1
-    """
+    """The class index of each WordNet id, in the order of the indices."""
     return {id_: index for index, id_ in enumerate(imagenet_classes().ids or ())}
 
 

@@ -19,11 +19,7 @@ _UNKNOWN = 4 * 2**30  # where the system does not say: what a small laptop can s
 
 
 def cache_budget(cache: int | None) -> int:
-    """The bytes a source may keep: as asked, or a third of what is available now.
-
-    >>> cache_budget(1000)
-    1000
-    """
+    """The bytes a source may keep: as asked, or a third of what is available now."""
     return available_memory() // 3 if cache is None else _checked(cache, "cache")
 
 
@@ -31,9 +27,6 @@ def device_budget(device: torch.device, room: int | None) -> int:
     """The bytes images may take on a device: as asked, or a third of what is free on a GPU now.
 
     Elsewhere none: the memory of the host is where sources keep them already.
-
-    >>> device_budget(torch.device("cpu"), None)
-    0
     """
     if room is not None:
         return _checked(room, "room")

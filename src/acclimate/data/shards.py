@@ -84,11 +84,7 @@ def expand_shards(pattern: str | Path) -> list[Path]:
 
 
 def _choices(inside: str) -> list[str]:
-    """What stands between braces.
-
-    >>> _choices("08..11"), _choices("a,b")
-    (['08', '09', '10', '11'], ['a', 'b'])
-    """
+    """What stands between braces."""
     ends = re.fullmatch(r"(\d+)\.\.(\d+)", inside)
     if ends is None:
         if ".." in inside:

@@ -26,11 +26,7 @@ JPEG_QUALITY = 85
 
 
 def made_shift(shift: str | Shift) -> Shift:
-    """A corruption that can be made on the fly; refuses one that has no constants.
-
-    >>> print(made_shift("imagenet/fog:3"))
-    imagenet/fog:3
-    """
+    """A corruption that can be made on the fly; refuses one that has no constants."""
     found = Shift.parse(shift) if isinstance(shift, str) else shift
     if found.preset is None or found.severity is None:
         raise AcclimateError(

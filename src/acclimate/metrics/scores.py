@@ -19,11 +19,7 @@ __all__ = ["Scores", "Tally", "effective_classes", "information_maximization", "
 
 
 def effective_classes(mean_probability: Tensor) -> Tensor:
-    """exp of the entropy of the average prediction: how many classes are in use, evenly counted.
-
-    >>> effective_classes(torch.tensor([0.5, 0.5, 0.0]))
-    tensor(2.)
-    """
+    """exp of the entropy of the average prediction: how many classes are in use, evenly counted."""
     entropy: Tensor = torch.special.entr(mean_probability).sum()
     return entropy.exp()
 

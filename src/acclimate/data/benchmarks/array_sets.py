@@ -147,9 +147,6 @@ def sound_labels(
     """Labels as int64 from 0, once there is one for each image and each is a class.
 
     ``first`` is how the file writes the first class; messages keep to the file's own labels.
-
-    >>> sound_labels(np.array([[2], [1]], np.uint8), count=2, classes=2, where="y.bin", first=1)
-    tensor([1, 0])
     """
     flat = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if flat.ndim != 1 or len(flat) != count:

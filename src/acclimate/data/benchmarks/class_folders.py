@@ -174,11 +174,7 @@ def list_images(folder: Path) -> Listing:
 
 
 def some(names: Sequence[str], count: int = 5) -> str:
-    """The first few of many.
-
-    >>> some(["a", "b", "c"], 2)
-    'a, b, …'
-    """
+    """The first few of many."""
     return ", ".join(names[:count]) + (", …" if len(names) > count else "")
 
 

@@ -180,11 +180,7 @@ def _missing_c(root: Path) -> list[str]:
 
 
 def _in_short(parts: list[str]) -> str:
-    """Severities drawn together.
-
-    >>> _in_short(["fog/1", "fog/2", "snow/5"])
-    'fog (1, 2), snow (5)'
-    """
+    """Severities drawn together."""
     severities: dict[str, list[str]] = {}
     for part in parts:
         name, _, severity = part.rpartition("/")

@@ -82,9 +82,8 @@ def mapping() -> tuple[MappedClass, ...]:
 def imagenet_d_classes() -> ClassList:
     """The names of the 164 classes in the order of their labels; folders are called like this.
 
-    >>> classes = imagenet_d_classes()
-    >>> len(classes), classes.names[:2]
-    (164, ('aircraft_carrier', 'airplane'))
+    >>> imagenet_d_classes().names[:2]
+    ('aircraft_carrier', 'airplane')
     """
     return ClassList(names=tuple(entry.name for entry in mapping()))
 
@@ -105,22 +104,12 @@ def label_of_output() -> Tensor:
 
 
 def imagenet_d_scoring() -> Scoring:
-    """ImageNet-D is scored over all 1,000 outputs, through the map.
-
-    >>> logits = torch.zeros(1, 1000)
-    >>> logits[0, 207] = 1
-    >>> imagenet_d_classes().names[imagenet_d_scoring().predict(logits)]
-    'dog'
-    """
+    """ImageNet-D is scored over all 1,000 outputs, through the map."""
     return Scoring(label_of=label_of_output())
 
 
 def left_out() -> dict[str, str]:
-    """The 181 other folders of DomainNet, and why they are not in ImageNet-D.
-
-    >>> left_out()["mouse"]
-    "The folder shows the animal, ImageNet's mouse (673) the computer's."
-    """
+    """The 181 other folders of DomainNet, and why they are not in ImageNet-D."""
     plain = _read()
     nothing = dict.fromkeys(plain["no_counterpart"], "Nothing in ImageNet corresponds to it.")
     return dict(sorted({**nothing, **plain["left_out"]}.items()))

@@ -178,13 +178,7 @@ def corrupt_indexed(
 
 
 def _to_batch(images: Pixels | Tensor) -> Tensor:
-    """Any accepted batch as one uint8 tensor N × channels × height × width; arrays are not copied.
-
-    >>> _to_batch(np.zeros((2, 8, 9, 3), dtype=np.uint8)).shape
-    torch.Size([2, 3, 8, 9])
-    >>> _to_batch(np.zeros((2, 8, 9), dtype=np.uint8)).shape
-    torch.Size([2, 1, 8, 9])
-    """
+    """Any accepted batch as one uint8 tensor N×C×H×W; arrays are not copied."""
     if not isinstance(images, (Tensor, np.ndarray)):
         raise AcclimateError(f"expected a numpy array or a tensor, got {type(images).__name__}")
     if images.dtype not in (torch.uint8, np.dtype(np.uint8)):
