@@ -18,12 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.base import ImageSource
-from acclimate.data.decode import (
-    channels_first,
-    fit_pixels,
-    to_numpy,
-    want_preprocessing,
-)
+from acclimate.data.decode import channels_first, fit_pixels, to_numpy, want_preprocessing
 from acclimate.data.memory import Kept
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning

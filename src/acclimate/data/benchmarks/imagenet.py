@@ -263,10 +263,7 @@ def _register(name: str, folders: Callable[[Request], ClassFolders], **how: Any)
 
 
 register(
-    "imagenet",
-    open=_open_imagenet,
-    check=_check_imagenet,
-    preprocessing=IMAGENET_PREPROCESSING,
+    "imagenet", open=_open_imagenet, check=_check_imagenet, preprocessing=IMAGENET_PREPROCESSING
 )
 _register(
     "imagenet-c",

@@ -180,9 +180,4 @@ _MNIST_M = ArraySet(
     read=lambda paths: load_arrays(paths[0]),
     npz="mnist-m",
 )
-_MNIST_M.register(
-    "mnist-m",
-    open=_open,
-    preprocessing=plain_scaling(32),
-    missing=_missing,
-)
+_MNIST_M.register("mnist-m", open=_open, preprocessing=plain_scaling(32), missing=_missing)

@@ -179,12 +179,7 @@ _PLACES = 2**24  # on which a crop's offset is drawn, as a share of the room the
 
 @corruption(random=True, colour=True)
 def frost(
-    images: Tensor,
-    draws: Draws,
-    *,
-    image_weight: float,
-    frost_weight: float,
-    overlay_scale: float,
+    images: Tensor, draws: Draws, *, image_weight: float, frost_weight: float, overlay_scale: float
 ) -> Tensor:
     """Add a piece, cut at random, of one of five images of ice.
 
