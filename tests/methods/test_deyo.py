@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.deyo import ShapeBound, shuffled_patches
 from acclimate.methods.registry import get_recipe
@@ -155,17 +154,3 @@ def test_what_is_not_a_number_reaches_the_guard() -> None:
     loss = Learner(bn_net(), get_recipe("deyo")).step(images(8) * float("nan")).loss
     assert loss is not None
     assert not torch.isfinite(loss)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"margin": -1}, "expected margin >= 0, got -1"),
-        ({"weight_margin": -1}, "expected weight_margin >= 0, got -1"),
-        ({"min_difference": 2}, "expected min_difference >= -1 and <= 1, got 2"),
-        ({"patches": 0}, "expected patches >= 1, got 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        ShapeBound(**option)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 import acclimate
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.lame import Lame, agreed, nearest
 from acclimate.methods.registry import get_recipe
@@ -133,9 +132,3 @@ def test_more_iterations_than_needed_change_nothing() -> None:
 def test_the_published_numbers() -> None:
     recipe = get_recipe("lame")
     assert (recipe.predictor, recipe.batch_size) == (Lame(neighbours=5, iterations=100), 64)
-
-
-@pytest.mark.parametrize("option", ["neighbours", "iterations"])
-def test_options_out_of_range_are_refused(option: str) -> None:
-    with pytest.raises(AcclimateError, match=f"expected {option} >= 1, got 0"):
-        Lame(**{option: 0})

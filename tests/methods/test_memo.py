@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 import acclimate
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.memo import MarginalEntropy, SingleImage, mixed
 from acclimate.methods.registry import get_recipe
@@ -150,16 +149,3 @@ def test_the_published_numbers() -> None:
     assert (recipe.optimizer.lr, recipe.optimizer.momentum, recipe.epochs) == (2.5e-4, 0.0, 1)
     assert recipe.objective == MarginalEntropy(augmentations=64, smallest_crop=0.08)
     assert recipe.normalization == SingleImage(prior=16)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"augmentations": 0}, "expected augmentations >= 1, got 0"),
-        ({"smallest_crop": 0}, "expected smallest_crop > 0 and <= 1, got 0"),
-        ({"smallest_crop": 1.5}, "expected smallest_crop > 0 and <= 1, got 1.5"),
-    ],
-)
-def test_options_out_of_range_are_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        MarginalEntropy(**option)

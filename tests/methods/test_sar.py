@@ -163,17 +163,3 @@ def test_layer_norm() -> None:
     learner.step(images(4, size=16))
     assert "blocks.0.norm1.weight" in learner.learning
     assert "blocks.3.norm1.weight" not in learner.learning
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: EarlyAffine(frozen=1.0), "expected frozen >= 0 and < 1, got 1.0"),
-        (lambda: SharpnessAware(rho=-1), "expected rho >= 0, got -1"),
-        (lambda: Recovery(floor=-1), "expected floor >= 0, got -1"),
-        (lambda: Recovery(momentum=2), "expected momentum >= 0 and <= 1, got 2"),
-    ],
-)
-def test_options_out_of_range_are_refused(make: Any, message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        make()

@@ -15,7 +15,7 @@ from acclimate.errors import AcclimateError
 from acclimate.guard.guard import Guard
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.methods.shot import InformationMaximization, negative_diversity
+from acclimate.methods.shot import negative_diversity
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.selectors import Backbone
 from acclimate.stream import Stream
@@ -130,8 +130,3 @@ def test_the_published_numbers() -> None:
     recipe = get_recipe("shot-im")
     assert recipe.optimizer == SGD(lr=1e-3, momentum=0.9, nesterov=True, weight_decay=1e-3)
     assert (recipe.batch_size, recipe.epochs, recipe.objective.diversity) == (64, 15, 1.0)
-
-
-def test_weights_below_zero_are_refused() -> None:
-    with pytest.raises(AcclimateError, match="expected diversity >= 0, got -1"):
-        InformationMaximization(diversity=-1)

@@ -261,18 +261,6 @@ def test_the_defaults_are_the_papers() -> None:
     assert (slr.optimizer.lr, slr.batch_size) == (0.0006, 64)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: LikelihoodRatio(labels="sort"), "unknown kind of labels 'sort'; did you mean"),
-        (lambda: LikelihoodRatio(weight=-1), "expected weight >= 0, got -1"),
-        (lambda: Diversity(momentum=1), "expected momentum >= 0 and < 1, got 1"),
-        (lambda: Diversity(weight=-1), "expected weight >= 0, got -1"),
-        (lambda: InputModule(width=0), "expected width >= 1, got 0"),
-        (lambda: InputModule(frozen=1), "expected frozen >= 0 and < 1, got 1"),
-        (lambda: InputModule(channels=0), "expected channels >= 1, got 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(make: Any, message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        make()
+def test_an_unknown_kind_of_labels_is_refused() -> None:
+    with pytest.raises(AcclimateError, match="unknown kind of labels 'sort'; did you mean"):
+        LikelihoodRatio(labels="sort")

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from acclimate.methods.views import Draws, generator_on, jittered
 from acclimate.models.outputs import Outputs
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.predictors import TeacherPredictions
 from acclimate.parts.regularizers import Regularizer
@@ -67,13 +67,8 @@ class AugmentationAveraged(MovingAverage):
     While nothing is learnt it sees the image alone, as the model that is returned does.
     """
 
-    threshold: float = 0.92
-    views_per_image: int = 32
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "threshold", low=0, high=1)
-        check_range(self, "views_per_image", low=1)
+    threshold: float = option(0.92, low=0, high=1)
+    views_per_image: int = option(32, low=1)
 
     def prepare(self, learner: LearnerLike) -> AveragingWeights:
         """Start at the student."""
@@ -113,10 +108,7 @@ class AugmentationAveraged(MovingAverage):
 class StochasticRestore(Regularizer):
     """After each step, every weight goes back to the source with a small probability."""
 
-    probability: float = 0.01
-
-    def __post_init__(self) -> None:
-        check_range(self, "probability", low=0, high=1)
+    probability: float = option(0.01, low=0, high=1)
 
     def prepare(self, learner: LearnerLike) -> Draws:
         """Draw from the run's own generator."""

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from acclimate.methods.sar import EarlyAffine
 from acclimate.methods.views import Draws, sides
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.filters import EntropyMargin
 from acclimate.parts.objectives import CrossEntropy, entropy
 from acclimate.parts.optimizers import SGD
@@ -74,15 +74,9 @@ class ShapeBound(EntropyMargin):
     """
 
     margin: float = 0.5
-    weight_margin: float = 0.4
-    min_difference: float = 0.2
-    patches: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "weight_margin", low=0)
-        check_range(self, "min_difference", low=-1, high=1)
-        check_range(self, "patches", low=1)
+    weight_margin: float = option(0.4, low=0)
+    min_difference: float = option(0.2, low=-1, high=1)
+    patches: int = option(4, low=1)
 
     def prepare(self, learner: LearnerLike) -> Draws:
         """Draw from the run's own generator."""

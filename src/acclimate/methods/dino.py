@@ -21,7 +21,7 @@ from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops
 from acclimate.models.checkpoints import checkpoints
 from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.selectors import All
@@ -112,23 +112,15 @@ class Dino(Objective):
 
     needs = frozenset({"features"})
 
-    student_temperature: float = 0.1
-    teacher_temperature: float = 0.04
-    centre_momentum: float = 0.9
-    local_crops: int = 6
-    local_size: int | None = None
-    hidden: int = 2048
-    bottleneck: int = 256
-    prototypes: int = 4096
+    student_temperature: float = option(0.1, low=0, open_low=True)
+    teacher_temperature: float = option(0.04, low=0, open_low=True)
+    centre_momentum: float = option(0.9, low=0, high=1)
+    local_crops: int = option(6, low=0)
+    local_size: int | None = option(None, low=1)
+    hidden: int = option(2048, low=1)
+    bottleneck: int = option(256, low=1)
+    prototypes: int = option(4096, low=1)
     head: str | None = None
-
-    def __post_init__(self) -> None:
-        check_range(self, "student_temperature", low=0, open_low=True)
-        check_range(self, "teacher_temperature", low=0, open_low=True)
-        check_range(self, "centre_momentum", low=0, high=1)
-        check_range(self, "local_crops", low=0)
-        for size in ("local_size", "hidden", "bottleneck", "prototypes"):
-            check_range(self, size, low=1)
 
     def prepare(self, learner: LearnerLike) -> DinoState:
         """Build the head on the classifier's input features."""

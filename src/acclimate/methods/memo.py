@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.methods.views import Draws, random_crops
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.normalization import Mixture
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
@@ -131,12 +131,8 @@ class MarginalEntropy(Objective):
     Crops have an area of ``smallest_crop`` and more of the image.
     """
 
-    augmentations: int = 64
-    smallest_crop: float = 0.08
-
-    def __post_init__(self) -> None:
-        check_range(self, "augmentations", low=1)
-        check_range(self, "smallest_crop", low=0, high=1, open_low=True)
+    augmentations: int = option(64, low=1)
+    smallest_crop: float = option(0.08, low=0, high=1, open_low=True)
 
     def prepare(self, learner: LearnerLike) -> Draws:
         """Draw from the run's own generator."""

@@ -33,7 +33,7 @@ from torch import Tensor
 from acclimate.methods.memory import Kept, Memory, MemoryState, most_frequent
 from acclimate.methods.views import Draws, jittered
 from acclimate.models.outputs import Outputs
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.normalization import Running
 from acclimate.parts.objectives import Objective, tempered_cross_entropy
 from acclimate.parts.optimizers import Adam
@@ -52,13 +52,8 @@ class CategoryBalancedMemory(Memory):
     ``timeliness`` and ``uncertainty`` weigh age and entropy when an image has to go.
     """
 
-    timeliness: float = 1.0
-    uncertainty: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "timeliness", low=0)
-        check_range(self, "uncertainty", low=0)
+    timeliness: float = option(1.0, low=0)
+    uncertainty: float = option(1.0, low=0)
 
     def admit(self, state: MemoryState, kept: list[Kept], new: Kept, *, classes: int) -> None:
         """In place of the worst of its class, or of the largest classes while its own has room."""

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.models.layers import norm_kind
-from acclimate.parts.base import PARTS, Closure, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, Closure, LearnerLike, Step, option
 from acclimate.parts.filters import EntropyMargin
 from acclimate.parts.objectives import CrossEntropy
 from acclimate.parts.optimizers import SGD
@@ -90,10 +90,7 @@ def _without_singles(stages: list[list[nn.Module]]) -> list[list[nn.Module]]:
 class EarlyAffine(NormAffine):
     """Scale and shift of the normalisation layers, but those of the last stages."""
 
-    frozen: float = 0.25
-
-    def __post_init__(self) -> None:
-        check_range(self, "frozen", low=0, high=1, open_high=True)
+    frozen: float = option(0.25, low=0, high=1, open_high=True)
 
     def names(self, model: nn.Module) -> list[str]:
         """γ and β of all but the last ``frozen`` share of the stages."""
@@ -109,11 +106,7 @@ class EarlyAffine(NormAffine):
 class SharpnessAware(SGD):
     """SGD with the gradient taken where the loss is highest nearby (Foret et al. 2021)."""
 
-    rho: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "rho", low=0)
+    rho: float = option(0.05, low=0)
 
     def update(self, state: Any, learner: LearnerLike, closure: Closure) -> Tensor:
         """Two gradients, one move."""
@@ -147,12 +140,8 @@ class LossAverage:
 class Recovery(Regularizer):
     """Back to the source when the moving average of the loss falls below ``floor`` · log C."""
 
-    floor: float = 0.2 / math.log(1000)
-    momentum: float = 0.9
-
-    def __post_init__(self) -> None:
-        check_range(self, "floor", low=0)
-        check_range(self, "momentum", low=0, high=1)
+    floor: float = option(0.2 / math.log(1000), low=0)
+    momentum: float = option(0.9, low=0, high=1)
 
     def prepare(self, learner: LearnerLike) -> LossAverage:
         """No loss yet."""

@@ -45,7 +45,7 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.sar import EarlyAffine
 from acclimate.models.device import floating_dtype
 from acclimate.parts.adapters import insert_input_adapter, remove_input_adapter
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.regularizers import Regularizer
@@ -77,12 +77,12 @@ class LikelihoodRatio(Objective):
     """The negative log-likelihood ratio of the label, soft or hard, against all other classes."""
 
     labels: str = "soft"
-    weight: float = 0.025
+    weight: float = option(0.025, low=0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.labels not in LABELS:
             raise unknown_name("kind of labels", self.labels, LABELS)
-        check_range(self, "weight", low=0)
 
     def loss(self, state: Any, step: Step) -> Tensor:
         """δ L_conf, per image."""
@@ -107,12 +107,8 @@ class ClassShares:
 class Diversity(Regularizer):
     """KL divergence of a running estimate of the predicted classes from all being equally often."""
 
-    weight: float = 1.0
-    momentum: float = 0.9
-
-    def __post_init__(self) -> None:
-        check_range(self, "weight", low=0)
-        check_range(self, "momentum", low=0, high=1, open_high=True)
+    weight: float = option(1.0, low=0)
+    momentum: float = option(0.9, low=0, high=1, open_high=True)
 
     def prepare(self, learner: LearnerLike) -> ClassShares:
         """Nothing predicted yet."""
@@ -188,13 +184,8 @@ class InputModule(EarlyAffine):
     """
 
     changes_architecture = True
-    width: int = 16
-    channels: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "width", low=1)
-        check_range(self, "channels", low=1)
+    width: int = option(16, low=1)
+    channels: int | None = option(None, low=1)
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model whose number of channels is unknown."""

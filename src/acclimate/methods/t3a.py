@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
 from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.normalization import Source
 from acclimate.parts.objectives import entropy
 from acclimate.parts.predictors import Predictor
@@ -75,10 +75,7 @@ class TemplateAdjustment(Predictor):
     needs = frozenset({"features"})
     gathers: ClassVar[bool] = True
 
-    supports: int | None = 20
-
-    def __post_init__(self) -> None:
-        check_range(self, "supports", low=1)
+    supports: int | None = option(20, low=1)
 
     @torch.no_grad()
     def prepare(self, learner: LearnerLike) -> Supports:

@@ -37,7 +37,7 @@ from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops, sides
 from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.normalization import Source
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
@@ -87,13 +87,9 @@ class Rotation(Objective):
     needs = frozenset({"features"})
 
     head: str | None = None
-    copies: int = 32
-    smallest_crop: float = 0.7
+    copies: int = option(32, low=1)
+    smallest_crop: float = option(0.7, low=0, high=1, open_low=True)
     learn_head: bool = False
-
-    def __post_init__(self) -> None:
-        check_range(self, "copies", low=1)
-        check_range(self, "smallest_crop", low=0, high=1, open_low=True)
 
     def check(self, model: nn.Module) -> None:
         """Refuse to start without the head, or with another model's."""

@@ -16,7 +16,7 @@ from torch.nn import functional
 from acclimate.methods.dino import GLOBAL_CROPS, DinoHead, distillation
 from acclimate.methods.views import random_crops
 from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import check_range
+from acclimate.parts.base import option
 from acclimate.pretraining.augment import crop_and_flip, recoloured
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
@@ -73,25 +73,15 @@ class Dino(Method):
         prototypes: which the head compares with.
     """
 
-    local_crops: int = 6
-    local_size: int | None = None
-    student_temperature: float = 0.1
-    teacher_temperature: float = 0.04
-    centre_momentum: float = 0.9
-    momentum: float = 0.996
-    hidden: int = 1024
-    bottleneck: int = 256
-    prototypes: int = 2048
-
-    def __post_init__(self) -> None:
-        for name in ("student_temperature", "teacher_temperature"):
-            check_range(self, name, low=0, open_low=True)
-        for name in ("centre_momentum", "momentum"):
-            check_range(self, name, low=0, high=1)
-        check_range(self, "local_crops", low=0)
-        for name in ("local_size", "hidden", "bottleneck"):
-            check_range(self, name, low=1)
-        check_range(self, "prototypes", low=2)
+    local_crops: int = option(6, low=0)
+    local_size: int | None = option(None, low=1)
+    student_temperature: float = option(0.1, low=0, open_low=True)
+    teacher_temperature: float = option(0.04, low=0, open_low=True)
+    centre_momentum: float = option(0.9, low=0, high=1)
+    momentum: float = option(0.996, low=0, high=1)
+    hidden: int = option(1024, low=1)
+    bottleneck: int = option(256, low=1)
+    prototypes: int = option(2048, low=2)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """The student's head, the teacher, and the probe."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.errors import AcclimateError
-from acclimate.parts.base import check_range
+from acclimate.parts.base import check_options, option
 from acclimate.pretraining.augment import crop_and_flip, relit
 from acclimate.registry import Registry
 
@@ -52,6 +52,9 @@ class Method:
     uses_target: ClassVar[bool] = False
     revision: ClassVar[int] = 1
 
+    def __post_init__(self) -> None:
+        check_options(self)
+
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """What learns beside the model, and is thrown away with the training."""
         return nn.Module()
@@ -79,10 +82,7 @@ class Cropping(Method):
     """A method whose images are moved by up to ``margin`` px and, with ``flip``, mirrored."""
 
     flip: bool = True
-    margin: int = 4
-
-    def __post_init__(self) -> None:
-        check_range(self, "margin", low=0)
+    margin: int = option(4, low=0)
 
     def cropped(self, images: Tensor, batch: Batch) -> Tensor:
         """Float images between 0 and 1, drawn anew."""

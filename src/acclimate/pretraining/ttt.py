@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.methods.ttt import QUARTERS, turned
-from acclimate.parts.base import check_range
+from acclimate.parts.base import option
 from acclimate.pretraining.methods import METHODS, Batch, Cropping, Forward
 
 __all__ = ["Ttt"]
@@ -29,11 +29,7 @@ class Ttt(Cropping):
         rotation: how much that task counts; 1 as in the paper.
     """
 
-    rotation: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "rotation", low=0)
+    rotation: float = option(1.0, low=0)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """One linear layer."""
