@@ -34,7 +34,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.methods.views import lit, moved, random_crops, sides
-from acclimate.models.outputs import Outputs, find_classifier
+from acclimate.models.outputs import Outputs, classifier_weight, find_classifier
 from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
@@ -108,9 +108,7 @@ class AdaContrast(Objective):
         find_classifier(model)
 
     def prepare(self, learner: LearnerLike) -> Queues:
-        """Empty queues."""
-        weight = find_classifier(learner.model)[1].weight
-        assert isinstance(weight, Tensor)
+        weight = classifier_weight(learner.model)
         width = weight.shape[1]
         return Queues(
             learner.generator,
@@ -162,7 +160,6 @@ class AdaContrast(Objective):
 
     @torch.no_grad()
     def after_step(self, state: Queues, step: Step) -> None:
-        """Queue what the teacher saw."""
         labels, state._labels_now = state._labels_now, None
         if labels is None:  # nothing counted
             return

@@ -77,7 +77,6 @@ class Conjugate(Objective):
             raise unknown_name("training loss", self.trained_with, LOSSES)
 
     def loss(self, state: Any, step: Step) -> Tensor:
-        """The training loss at its conjugate label, of the tempered logits."""
         logits = step.student.logits / self.temperature
         if self.trained_with == "poly":
             return poly_conjugate(logits, epsilon=self.epsilon)

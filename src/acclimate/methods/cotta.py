@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from acclimate.methods.views import Draws, generator_on, jittered
+from acclimate.methods.views import Drawing, Draws, generator_on, jittered
 from acclimate.models.outputs import Outputs
 from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.optimizers import SGD
@@ -71,7 +71,6 @@ class AugmentationAveraged(MovingAverage):
     views_per_image: int = option(32, low=1)
 
     def prepare(self, learner: LearnerLike) -> AveragingWeights:
-        """Start at the student."""
         return AveragingWeights(super().prepare(learner).tensors, learner.generator)
 
     def outputs(self, state: AveragingWeights, step: Step, images: Tensor) -> Outputs:
@@ -105,18 +104,13 @@ class AugmentationAveraged(MovingAverage):
 
 @PARTS["regularizer"].register("stochastic-restore")
 @dataclass(frozen=True, kw_only=True)
-class StochasticRestore(Regularizer):
+class StochasticRestore(Drawing, Regularizer):
     """After each step, every weight goes back to the source with a small probability."""
 
     probability: float = option(0.01, low=0, high=1)
 
-    def prepare(self, learner: LearnerLike) -> Draws:
-        """Draw from the run's own generator."""
-        return Draws(learner.generator)
-
     @torch.no_grad()
     def after_step(self, state: Draws, step: Step) -> None:
-        """Put the drawn weights back."""
         learning = step.learner.learning
         device = next(iter(learning.values())).device
         draw = generator_on(device, seeded_by=state.generator)

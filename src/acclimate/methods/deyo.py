@@ -31,8 +31,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.methods.sar import EarlyAffine
-from acclimate.methods.views import Draws, sides
-from acclimate.parts.base import PARTS, LearnerLike, Step, option
+from acclimate.methods.views import Drawing, Draws, sides
+from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.filters import EntropyMargin
 from acclimate.parts.objectives import CrossEntropy, entropy
 from acclimate.parts.optimizers import SGD
@@ -67,7 +67,7 @@ def shuffled_patches(images: Tensor, patches: int, *, generator: torch.Generator
 
 @PARTS["filter"].register("shape-bound")
 @dataclass(frozen=True, kw_only=True)
-class ShapeBound(EntropyMargin):
+class ShapeBound(Drawing, EntropyMargin):
     """Reliable images whose label loses probability when their patches are shuffled.
 
     ``margin`` and ``weight_margin`` are shares of log C, ``min_difference`` is a probability.
@@ -78,12 +78,7 @@ class ShapeBound(EntropyMargin):
     min_difference: float = option(0.2, low=-1, high=1)
     patches: int = option(4, low=1)
 
-    def prepare(self, learner: LearnerLike) -> Draws:
-        """Draw from the run's own generator."""
-        return Draws(learner.generator)
-
     def views(self, state: Draws, images: Tensor) -> Sequence[Tensor]:
-        """The images, and what is left of them without their shapes."""
         return [images, shuffled_patches(images, self.patches, generator=state.generator)]
 
     def weights(self, state: Draws, step: Step) -> Tensor:

@@ -20,7 +20,7 @@ from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops
 from acclimate.models.checkpoints import checkpoints
-from acclimate.models.outputs import find_classifier
+from acclimate.models.outputs import classifier_weight
 from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
@@ -58,7 +58,6 @@ class DinoHead(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """Projections, each in [-1, 1]."""
         return F.linear(F.normalize(self.mlp(x), dim=1), F.normalize(self.prototypes, dim=1))
 
 
@@ -123,10 +122,7 @@ class Dino(Objective):
     head: str | None = None
 
     def prepare(self, learner: LearnerLike) -> DinoState:
-        """Build the head on the classifier's input features."""
-        classifier = find_classifier(learner.model)[1]
-        assert isinstance(classifier.weight, Tensor)
-        width = classifier.weight.shape[1]
+        width = classifier_weight(learner.model).shape[1]
         if self.head is None:
             head = DinoHead(
                 width, hidden=self.hidden, bottleneck=self.bottleneck, out=self.prototypes
@@ -141,19 +137,16 @@ class Dino(Objective):
         )
 
     def parameters(self, state: DinoState) -> Mapping[str, nn.Parameter]:
-        """The head learns too."""
         return dict(state.head.named_parameters())
 
     def project(
         self, state: DinoState, features: Tensor, weights: Mapping[str, Tensor] | None
     ) -> Tensor:
-        """The head's projections: the student's, or with the teacher's weights."""
         own = weights or {}
         projections: Tensor = functional_call(state.head, dict(own), (features,))
         return projections
 
     def views(self, state: DinoState, images: Tensor) -> Sequence[Tensor]:
-        """Two large crops and some small ones."""
         draw, size = state.generator, self.local_size
         large = [random_crops(images, (0.4, 1.0), generator=draw) for _ in range(GLOBAL_CROPS)]
         small = [
@@ -163,7 +156,6 @@ class Dino(Objective):
         return large + small
 
     def loss(self, state: DinoState, step: Step) -> Tensor:
-        """Cross-entropy between every teacher crop and every other student crop, per image."""
         return distillation(
             [_projections(step.student_of(view).projections) for view in step.views],
             [_projections(step.teacher_of(v).projections) for v in step.views[:GLOBAL_CROPS]],
@@ -173,7 +165,6 @@ class Dino(Objective):
         )
 
     def after_step(self, state: DinoState, step: Step) -> None:
-        """Move the centre towards the teacher's mean projection."""
         seen = [_projections(step.teacher_of(v).projections) for v in step.views[:GLOBAL_CROPS]]
         mean = torch.cat(seen).detach().mean(dim=0)
         state.centre = state.centre.lerp(mean, 1 - self.centre_momentum)

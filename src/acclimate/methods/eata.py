@@ -82,7 +82,6 @@ class FisherAnchor(Regularizer):
     per_image: bool = False
 
     def prepare(self, learner: LearnerLike) -> Importance:
-        """Nothing is known of any parameter."""
         if parallel.active():
             raise AcclimateError(
                 "the Fisher anchor squares the gradients of whole batches and is one number for "

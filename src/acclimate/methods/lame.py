@@ -80,7 +80,6 @@ class Lame(Predictor):
     iterations: int = option(100, low=1)
 
     def predict(self, state: None, step: Step) -> Tensor:
-        """Log-probabilities after the iterations."""
         outputs = step.student
         assert outputs.features is not None
         neighbours = nearest(outputs.features.detach(), k=self.neighbours)

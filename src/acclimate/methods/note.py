@@ -101,7 +101,6 @@ class InstanceAware(Running):
     strength: float = option(4.0, low=0)
 
     def prepare(self, learner: LearnerLike) -> InstanceAwareControl:
-        """Start the estimate at the source."""
         running = super().prepare(learner)
         return InstanceAwareControl(running.layers, running.running, _strength=self.strength)
 

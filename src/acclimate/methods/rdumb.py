@@ -30,7 +30,6 @@ class PeriodicReset(Regularizer):
     every: int = option(1000, low=1)
 
     def after_step(self, state: Any, step: Step) -> None:
-        """Forget, when it is time."""
         if step.learner.steps % self.every == 0:
             reset_to_source(step.learner)
 

@@ -109,7 +109,6 @@ class SharpnessAware(SGD):
     rho: float = option(0.05, low=0)
 
     def update(self, state: Any, learner: LearnerLike, closure: Closure) -> Tensor:
-        """Two gradients, one move."""
         state.zero_grad(set_to_none=True)
         closure()
         climbing = [p for p in learner.learning.values() if p.grad is not None]
@@ -144,11 +143,9 @@ class Recovery(Regularizer):
     momentum: float = option(0.9, low=0, high=1)
 
     def prepare(self, learner: LearnerLike) -> LossAverage:
-        """No loss yet."""
         return LossAverage()
 
     def after_step(self, state: LossAverage, step: Step) -> None:
-        """Follow the loss, and forget when it is too low to be true."""
         if step.loss is None:
             return
         loss, old = float(step.loss), state.value

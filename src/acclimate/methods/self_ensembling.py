@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from acclimate.methods.views import Draws, moved
-from acclimate.parts.base import PARTS, LearnerLike, Step, option
+from acclimate.methods.views import Drawing, Draws, moved
+from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.predictors import TeacherPredictions
@@ -74,7 +74,7 @@ def confident(teacher: Tensor, confidence: float) -> Tensor:
 
 @PARTS["objective"].register("self-ensembling")
 @dataclass(frozen=True, kw_only=True)
-class Ensembling(Objective):
+class Ensembling(Drawing, Objective):
     """Squared difference from a confident teacher on another view, and even use of classes."""
 
     confidence: float = option(0.968, low=0, high=1, open_high=True)
@@ -84,12 +84,7 @@ class Ensembling(Objective):
     affine: float = option(0.0, low=0)
     flip: bool = False
 
-    def prepare(self, learner: LearnerLike) -> Draws:
-        """Draw from the run's own generator."""
-        return Draws(learner.generator)
-
     def views(self, state: Draws, images: Tensor) -> Sequence[Tensor]:
-        """One view for the student, another for its teacher."""
         if not (self.pixels or self.affine or self.flip):
             return [images, images]
         return [
@@ -98,7 +93,6 @@ class Ensembling(Objective):
         ]
 
     def weights(self, state: Draws, step: Step) -> Tensor:
-        """Only images count about which the teacher is confident."""
         return confident(self._teacher(step), self.confidence)
 
     def loss(self, state: Draws, step: Step) -> Tensor:

@@ -85,7 +85,6 @@ class LikelihoodRatio(Objective):
             raise unknown_name("kind of labels", self.labels, LABELS)
 
     def loss(self, state: Any, step: Step) -> Tensor:
-        """δ L_conf, per image."""
         logits = step.student.logits
         odds = log_odds(logits)
         if self.labels == "hard":
@@ -115,14 +114,12 @@ class Diversity(Regularizer):
         return ClassShares()
 
     def loss(self, state: ClassShares, step: Step) -> Tensor:
-        """The divergence, with gradients through the batch's share of the estimate."""
         estimate = self._estimate(state, step)
         shares = estimate.clamp_min(torch.finfo(estimate.dtype).tiny)  # log 0 has no slope
         divergence: Tensor = math.log(len(shares)) - torch.special.entr(shares).sum()
         return self.weight * divergence
 
     def after_step(self, state: ClassShares, step: Step) -> None:
-        """Keep the estimate."""
         state.probability = self._estimate(state, step).detach()
 
     def _estimate(self, state: ClassShares, step: Step) -> Tensor:
@@ -163,7 +160,6 @@ class InputTransformation(nn.Module):
                 layer.weight.data.copy_((2 * draws - 1) * bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The image the network is shown."""
         mixed: Tensor = self.mixing * x + (1 - self.mixing) * self.restored(x)
         return self.scale * mixed + self.shift
 
@@ -188,7 +184,6 @@ class InputModule(EarlyAffine):
     channels: int | None = option(None, low=1)
 
     def check(self, model: nn.Module) -> None:
-        """Refuse a model whose number of channels is unknown."""
         self._channels(model)
 
     def names(self, model: nn.Module) -> list[str]:
@@ -202,7 +197,6 @@ class InputModule(EarlyAffine):
         return chosen + [name for name, p in model.named_parameters() if id(p) in own]
 
     def extend(self, model: nn.Module, generator: torch.Generator) -> None:
-        """Put a module in front that changes nothing yet."""
         insert_input_adapter(model, self._fresh(model, generator))
 
     def prepare(self, learner: LearnerLike) -> InputState:
@@ -212,18 +206,15 @@ class InputModule(EarlyAffine):
         return InputState(cast("InputTransformation", module).requires_grad_(True))
 
     def parameters(self, state: InputState) -> Mapping[str, nn.Parameter]:
-        """All of the module learns."""
         return dict(state.module.named_parameters())
 
     def transform(
         self, state: InputState, images: Tensor, weights: Mapping[str, Tensor] | None
     ) -> Tensor:
-        """What the module makes of the images, with its own weights or with others."""
         shown: Tensor = functional_call(state.module, dict(weights or {}), (images,))
         return shown
 
     def export(self, state: InputState, learner: LearnerLike) -> None:
-        """Put the module in front of the plain model."""
         insert_input_adapter(learner.model, state.module)
 
     def _fresh(self, model: nn.Module, generator: torch.Generator) -> InputTransformation:

@@ -79,7 +79,6 @@ class TemplateAdjustment(Predictor):
 
     @torch.no_grad()
     def prepare(self, learner: LearnerLike) -> Supports:
-        """The classifier's own rows."""
         weight, bias = _layer(learner.model)
         rows = weight.detach().flatten(1)
         logits = F.linear(rows, rows, None if bias is None else bias.detach())
@@ -88,7 +87,6 @@ class TemplateAdjustment(Predictor):
 
     @torch.no_grad()
     def predict(self, state: Supports, step: Step) -> Tensor:
-        """How far each image's features point along each centroid."""
         outputs = step.student
         features, logits = outputs.features, outputs.logits
         assert features is not None

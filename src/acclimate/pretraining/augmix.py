@@ -47,7 +47,6 @@ class AugMix(Cropping):
     consistency: float = option(12.0, low=0)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy of the plain image plus ``consistency`` times the divergence."""
         plain = self.cropped(batch.images, batch)
         views = [plain, *(augmix(plain, batch.generator) for _ in range(2))]
         logits = forward(batch.normalize(torch.cat(views)))[0].float().chunk(3)

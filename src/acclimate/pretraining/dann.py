@@ -73,13 +73,11 @@ class Dann(Relighting):
     margin: int = 0
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """The judge of domains."""
         return nn.Sequential(
             nn.Linear(features, 100), nn.BatchNorm1d(100), nn.ReLU(), nn.Linear(100, 2)
         )
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy of the source's classes plus that of the domains."""
         assert batch.target is not None
         domains = (batch.images, batch.target)
         # The model sees one after the other, since mixed they would share their batch statistics;

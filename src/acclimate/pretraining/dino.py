@@ -84,14 +84,12 @@ class Dino(Method):
     prototypes: int = option(2048, low=2)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """The student's head, the teacher, and the probe."""
         head = DinoHead(
             features, hidden=self.hidden, bottleneck=self.bottleneck, out=self.prototypes
         )
         return DinoParts(model, head.reset(torch.default_generator))
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Distillation between crops, plus the cross-entropy of the probe."""
         assert isinstance(heads, DinoParts)
         device, count = batch.images.device.type, len(batch.images)
         with torch.autocast(device, enabled=False):
@@ -142,7 +140,6 @@ class Dino(Method):
 
     @torch.no_grad()
     def after_step(self, model: nn.Module, heads: nn.Module, *, progress: float) -> None:
-        """Draw the teacher a little towards the student, ever less."""
         assert isinstance(heads, DinoParts)
         share = (1 - self.momentum) * (1 + math.cos(math.pi * progress)) / 2
         for teacher, student in ((heads.backbone, model), (heads.teacher, heads.student)):
@@ -161,6 +158,5 @@ class Dino(Method):
         model.load_state_dict({**heads.backbone.state_dict(), **probe})
 
     def files(self, heads: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """The teacher's head, which adaptation by DINO starts from."""
         assert isinstance(heads, DinoParts)
         return {"head.safetensors": heads.teacher.state_dict()}

@@ -64,7 +64,6 @@ class SelfEnsembling(Method):
             )
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """The teacher, at first the same as the student."""
         teacher = copy.deepcopy(model)
         # A copy made while the model is tapped would report its own features as the student's.
         for module in teacher.modules():
@@ -72,7 +71,6 @@ class SelfEnsembling(Method):
         return teacher.requires_grad_(False)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy on the source, squared difference from the teacher on the target."""
         assert batch.target is not None
         logits, _ = forward(self._input(batch.images, batch))
         source = functional.cross_entropy(logits.float(), batch.labels)
@@ -109,7 +107,6 @@ class SelfEnsembling(Method):
 
     @torch.no_grad()
     def after_step(self, model: nn.Module, heads: nn.Module, *, progress: float) -> None:
-        """Draw the teacher a little towards the student."""
         for old, new in zip(heads.state_dict().values(), model.state_dict().values(), strict=True):
             if old.is_floating_point():
                 old.lerp_(new, 1 - self.momentum)

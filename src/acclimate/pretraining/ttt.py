@@ -32,11 +32,9 @@ class Ttt(Cropping):
     rotation: float = option(1.0, low=0)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """One linear layer."""
         return nn.Linear(features, QUARTERS)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy of the classes plus that of the turns of images drawn anew."""
         count, device = len(batch.images), batch.images.device
         quarters = torch.randint(QUARTERS, (count,), generator=batch.generator, device=device)
         # In one pass: batch norm then keeps statistics that hold for upright and turned alike.
@@ -48,5 +46,4 @@ class Ttt(Cropping):
         return classes + self.rotation * turns
 
     def files(self, heads: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """The head."""
         return {"head.safetensors": heads.state_dict()}
