@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,15 +14,8 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.views import generator_on, jittered
-from everyday import (
-    adapts_and_hands_back,
-    bears_half_precision,
-    copied,
-    goes_on_from_its_packed_state,
-    plain,
-    streams_resets_and_is_guarded,
-)
-from nets import bn_net, gn_net, images, same_tensors, tiny_vit
+from nets import bn_net, gn_net, images, same_tensors
+from plain import copied, plain
 
 LR = 0.2
 FEW = {"teacher.views_per_image": 2, "optimizer.lr": LR}
@@ -133,20 +125,7 @@ def test_the_share_of_weights_that_go_back_is_the_probability() -> None:
     assert 0.06 < float(torch.cat(same).mean()) < 0.15
 
 
-@pytest.mark.parametrize("make", [bn_net, gn_net])
-def test_everyday_use(make: Callable[[], nn.Module]) -> None:
-    options = {**FEW, "optimizer.lr": 1e-3}
-    goes_on_from_its_packed_state("cotta", options, make)
-    adapts_and_hands_back("cotta", options, make)
-    streams_resets_and_is_guarded("cotta", options, make)
-
-
-def test_half_precision() -> None:
-    bears_half_precision("cotta", FEW)
-
-
-def test_a_transformer_and_a_single_image() -> None:
-    goes_on_from_its_packed_state("cotta", FEW, tiny_vit, size=16)
+def test_a_single_image() -> None:
     one = learner(gn_net(), teacher__threshold=1.0)
     assert torch.isfinite(one.step(images(1)).logits).all()
     with warnings.catch_warnings():

@@ -21,7 +21,7 @@ from acclimate.methods.eata import FisherAnchor
 from acclimate.methods.registry import get_recipe
 from acclimate.models import load
 from nets import bn_net, gn_net, images, tiny_vit
-from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model
+from plain import BATCHES, has_moved, our_run, plain_entropy, plain_model
 from processes import in_processes
 
 # Every image counts, so that what is new here, the anchor, stands alone.
@@ -201,11 +201,6 @@ def test_on_the_digits_of_this_package_the_printed_weight_holds_and_does_not_sha
     assert result.history.final is not None
     assert result.history.start is not None
     assert result.history.final.error <= result.history.start.error
-
-
-@pytest.mark.parametrize("net", [bn_net, gn_net])
-def test_it_streams_adapts_goes_on_and_is_guarded(net: Any) -> None:
-    check_duties("eata", OPTIONS, net())
 
 
 def test_processes_that_share_batches_refuse_it_before_anything_is_learnt() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -12,10 +11,9 @@ from torch import Tensor
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.parts.filters import ReliableDiverse
-from nets import CLASSES, bn_net, gn_net, images, tiny_vit
+from nets import CLASSES, bn_net, images, tiny_vit
 from plain import (
     BATCHES,
-    check_duties,
     check_shared,
     has_moved,
     our_run,
@@ -103,11 +101,6 @@ def test_what_is_not_a_number_reaches_the_guard() -> None:
     loss = learner.step(images(8) * float("nan")).loss
     assert loss is not None
     assert not torch.isfinite(loss)
-
-
-@pytest.mark.parametrize("net", [lambda: sure_net().float(), gn_net])
-def test_it_streams_adapts_goes_on_and_is_guarded(net: Any) -> None:
-    check_duties("eta", {**OPTIONS, "filter.margin": 1.1}, net())
 
 
 def test_several_processes_step_as_one() -> None:

@@ -17,13 +17,7 @@ from acclimate.methods.memory import Kept, MemoryState
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.rotta import CategoryBalancedMemory
 from acclimate.methods.views import jittered
-from everyday import (
-    adapts_and_hands_back,
-    bears_half_precision,
-    goes_on_from_its_packed_state,
-    streams_resets_and_is_guarded,
-)
-from nets import bn_net, gn_net, images, same_tensors, tiny_vit
+from nets import bn_net, gn_net, images, same_tensors
 
 LR = 0.02
 BATCHES = [images(8, seed=seed).double() for seed in range(5)]
@@ -262,22 +256,6 @@ def test_statistics_settle_on_the_images_before_the_first_step_of_adapt() -> Non
         inside = result.model[0](data)
     assert isinstance(layer, nn.BatchNorm2d)
     torch.testing.assert_close(layer.running_mean, inside.mean(dim=(0, 2, 3)), atol=0.1, rtol=0)
-
-
-@pytest.mark.parametrize("make", [bn_net, gn_net])
-def test_everyday_use(make: Callable[[], nn.Module]) -> None:
-    options = {"filter.capacity": 12}
-    goes_on_from_its_packed_state("rotta", options, make)
-    adapts_and_hands_back("rotta", options, make)
-    streams_resets_and_is_guarded("rotta", options, make)
-
-
-def test_half_precision() -> None:
-    bears_half_precision("rotta", {})
-
-
-def test_a_transformer() -> None:
-    goes_on_from_its_packed_state("rotta", {}, tiny_vit, size=16)
 
 
 def test_the_published_numbers() -> None:

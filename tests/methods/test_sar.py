@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +17,6 @@ from acclimate.parts.selectors import NormAffine
 from nets import CLASSES, bn_net, gn_net, images, tiny_vit
 from plain import (
     BATCHES,
-    check_duties,
     check_shared,
     has_moved,
     our_run,
@@ -147,11 +145,6 @@ def test_the_defaults_are_the_papers_and_scale_with_the_classes() -> None:
     assert sar.optimizer == SharpnessAware(lr=0.00025, rho=0.05, momentum=0.9)
     assert isinstance(sar.regularizer, Recovery)
     assert sar.regularizer.floor * math.log(1000) == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize("net", [lambda: sure_net().float(), gn_net])
-def test_it_streams_adapts_goes_on_and_is_guarded(net: Any) -> None:
-    check_duties("sar", {**OPTIONS, "filter.margin": 1.1}, net())
 
 
 def test_several_processes_step_as_one() -> None:

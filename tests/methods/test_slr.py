@@ -25,8 +25,8 @@ from acclimate.methods.slr import (
     log_odds,
 )
 from acclimate.result import AdaptationResult
-from nets import CLASSES, bn_net, gn_net, images, snapshot, tiny_vit
-from plain import BATCHES, check_duties, has_moved, our_run, plain_model
+from nets import CLASSES, bn_net, images, snapshot, tiny_vit
+from plain import BATCHES, has_moved, our_run, plain_model
 
 LR = {"optimizer.lr": 0.01}
 PLAIN = {**LR, "selector": "early-affine"}
@@ -241,12 +241,6 @@ def test_grey_images_and_models_without_a_convolution_or_a_norm() -> None:
 
 
 # The rest
-
-
-@pytest.mark.parametrize("options", [LR, PLAIN])
-@pytest.mark.parametrize("net", [bn_net, gn_net])
-def test_it_streams_adapts_goes_on_and_is_guarded(net: Any, options: dict[str, Any]) -> None:
-    check_duties("slr", options, net())
 
 
 def test_layer_norm() -> None:
