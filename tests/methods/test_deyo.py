@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from acclimate.learner.learner import Learner
-from acclimate.methods.deyo import ShapeBound, shuffled_patches
+from acclimate.methods.deyo import shuffled_patches
 from acclimate.methods.registry import get_recipe
-from acclimate.methods.sar import EarlyAffine
 from nets import CLASSES, bn_net, images, tiny_vit
 from plain import BATCHES, has_moved, our_run, plain_entropy, plain_model, sure_net
 
@@ -127,13 +126,6 @@ def test_one_patch_is_the_image() -> None:
 
 
 # The rest
-
-
-def test_the_defaults_are_the_papers() -> None:
-    deyo = get_recipe("deyo")
-    assert deyo.filter == ShapeBound(margin=0.5, weight_margin=0.4, min_difference=0.2, patches=4)
-    assert (deyo.optimizer.lr, deyo.batch_size) == (0.00025, 64)
-    assert deyo.selector == EarlyAffine()
 
 
 def test_layer_norm() -> None:

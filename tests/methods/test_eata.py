@@ -17,7 +17,6 @@ import acclimate
 from acclimate.data.digits import digits
 from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
-from acclimate.methods.eata import FisherAnchor
 from acclimate.methods.registry import get_recipe
 from acclimate.models import load
 from nets import bn_net, gn_net, images, tiny_vit
@@ -206,12 +205,6 @@ def test_on_the_digits_of_this_package_the_printed_weight_holds_and_does_not_sha
 def test_processes_that_share_batches_refuse_it_before_anything_is_learnt() -> None:
     for answer in in_processes(2, lambda: Learner(bn_net(), get_recipe("eata"))):
         assert "neither of which several processes can share" in str(answer)
-
-
-def test_the_defaults_are_the_papers() -> None:
-    eata = get_recipe("eata")
-    assert eata.regularizer == FisherAnchor(weight=2000.0, samples=2000, images=None)
-    assert eata.filter == get_recipe("eta").filter
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

@@ -83,10 +83,8 @@ def test_without_a_new_image_there_is_none_either_and_the_average_stays() -> Non
     assert torch.equal(learner.states["filter"].probability, mean)
 
 
-def test_the_defaults_are_the_papers_and_scale_with_the_classes() -> None:
-    eta = get_recipe("eta")
-    assert (eta.optimizer.lr, eta.batch_size) == (0.00025, 64)
-    chosen = eta.filter
+def test_the_margin_and_the_similarity_scale_with_the_classes() -> None:
+    chosen = get_recipe("eta").filter
     assert isinstance(chosen, ReliableDiverse)
     assert chosen.threshold(torch.zeros(1, 1000)) == pytest.approx(0.4 * math.log(1000))
     assert chosen.threshold(torch.zeros(1, 10)) == pytest.approx(0.4 * math.log(10))

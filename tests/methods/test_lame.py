@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.learner.learner import Learner
-from acclimate.methods.lame import Lame, agreed, nearest
+from acclimate.methods.lame import agreed, nearest
 from acclimate.methods.registry import get_recipe
 from acclimate.stream import Stream
 from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
@@ -127,8 +127,3 @@ def test_more_iterations_than_needed_change_nothing() -> None:
     neighbours = nearest(logits, k=3)
     few, many = (agreed(logits, neighbours, iterations=n) for n in (100, 1000))
     torch.testing.assert_close(few, many, atol=1e-5, rtol=0)
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("lame")
-    assert (recipe.predictor, recipe.batch_size) == (Lame(neighbours=5, iterations=100), 64)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import acclimate
 from acclimate.learner.learner import Learner
 from acclimate.methods.memory import Kept, MemoryState
-from acclimate.methods.note import InstanceAware, PredictionBalancedReservoir
+from acclimate.methods.note import PredictionBalancedReservoir
 from acclimate.methods.registry import get_recipe
 from nets import bn_net, images, same_tensors
 
@@ -191,9 +191,3 @@ def test_adapt_takes_its_predictions_from_the_method() -> None:
     )
     assert not result.recipe.exports
     assert result.predictions.shape == (40,)
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("note")
-    assert (recipe.optimizer.lr, recipe.batch_size, recipe.filter.capacity) == (1e-4, 64, 64)
-    assert recipe.normalization == InstanceAware(momentum=0.01, strength=4.0)

@@ -256,11 +256,3 @@ def test_statistics_settle_on_the_images_before_the_first_step_of_adapt() -> Non
         inside = result.model[0](data)
     assert isinstance(layer, nn.BatchNorm2d)
     torch.testing.assert_close(layer.running_mean, inside.mean(dim=(0, 2, 3)), atol=0.1, rtol=0)
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("rotta")
-    assert (recipe.optimizer.lr, recipe.batch_size) == (1e-3, 64)
-    assert recipe.teacher.momentum == 0.999
-    assert recipe.normalization.momentum == 0.05
-    assert recipe.filter == CategoryBalancedMemory(capacity=64, timeliness=1.0, uncertainty=1.0)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.methods.sar import EarlyAffine, Recovery, SharpnessAware, norm_stages
+from acclimate.methods.sar import EarlyAffine, norm_stages
 from acclimate.models.libraries import import_torchvision
 from acclimate.parts.selectors import NormAffine
 from nets import CLASSES, bn_net, gn_net, images, tiny_vit
@@ -138,13 +138,6 @@ def test_a_wrapped_model_has_the_stages_of_what_it_wraps() -> None:
     wrapped = nn.Sequential(nn.Identity(), nn.Sequential(net))
     assert [len(s) for s in norm_stages(wrapped)] == [len(s) for s in norm_stages(net)]
     assert [len(s) for s in norm_stages(net)] == [2, 2, 2, 3]
-
-
-def test_the_defaults_are_the_papers_and_scale_with_the_classes() -> None:
-    sar = get_recipe("sar")
-    assert sar.optimizer == SharpnessAware(lr=0.00025, rho=0.05, momentum=0.9)
-    assert isinstance(sar.regularizer, Recovery)
-    assert sar.regularizer.floor * math.log(1000) == pytest.approx(0.2)
 
 
 def test_several_processes_step_as_one() -> None:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.methods.self_ensembling import Ensembling
 from acclimate.methods.views import moved
 from nets import bn_net, images, same_tensors
 from plain import plain
@@ -104,9 +103,3 @@ def test_nobody_sure_means_no_student_no_backward_and_no_move() -> None:
     assert ours.step(BATCHES[0]).loss is None
     assert (ours.forwards, ours.backwards) == (2, 0)
     assert same_tensors(before, {name: p.detach() for name, p in ours.learning.items()})
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("self-ensembling")
-    assert (recipe.optimizer.lr, recipe.batch_size, recipe.teacher.momentum) == (1e-5, 56, 0.99)
-    assert recipe.objective == Ensembling(confidence=0.968, weight=3.0, balance=0.005, pixels=2.0)

@@ -18,7 +18,6 @@ from acclimate.guard.guard import Guard
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.slr import (
-    Diversity,
     InputModule,
     InputTransformation,
     LikelihoodRatio,
@@ -246,13 +245,6 @@ def test_grey_images_and_models_without_a_convolution_or_a_norm() -> None:
 def test_layer_norm() -> None:
     learner = Learner(tiny_vit(), get_recipe("slr"))
     assert torch.isfinite(learner.step(images(4, size=16)).logits).all()
-
-
-def test_the_defaults_are_the_papers() -> None:
-    slr = get_recipe("slr")
-    assert slr.objective == LikelihoodRatio(labels="soft", weight=0.025)
-    assert slr.regularizer == Diversity(weight=1.0, momentum=0.9)
-    assert (slr.optimizer.lr, slr.batch_size) == (0.0006, 64)
 
 
 def test_an_unknown_kind_of_labels_is_refused() -> None:
