@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.checkpoint import tensors_writer
     from acclimate.files import json_writer, write_files
     from acclimate.models.device import choose_device
-    from acclimate.models.metadata import model_metadata
+    from acclimate.models.record import model_metadata
     from acclimate.pretraining import load_examples, open_case, pretrain
     from acclimate.pretraining.starting import fitted_to, trained_before
 

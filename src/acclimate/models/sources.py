@@ -15,8 +15,7 @@ from acclimate.data.labels import ClassList, imagenet_classes
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models.filling import fill
-from acclimate.models.metadata import Metadata
-from acclimate.models.record import LoadedModel
+from acclimate.models.record import LoadedModel, Metadata
 from acclimate.models.weights import load_weights
 
 __all__ = [

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from acclimate.methods.dino import GLOBAL_CROPS, DinoHead, distillation
 from acclimate.methods.views import random_crops
-from acclimate.models.outputs import find_classifier
+from acclimate.models.outputs import classifier_weight, find_classifier
 from acclimate.parts.base import option
 from acclimate.pretraining.augment import crop_and_flip, recoloured
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
@@ -42,8 +42,7 @@ class DinoParts(nn.Module):
     def __init__(self, model: nn.Module, student: DinoHead) -> None:
         super().__init__()
         name, classifier = find_classifier(model)
-        assert isinstance(classifier.weight, Tensor)
-        classes, features = classifier.weight.shape[:2]
+        classes, features = classifier_weight(model).shape[:2]
         self.student = student
         self.teacher = copy.deepcopy(student).requires_grad_(False)
         self.backbone = copy.deepcopy(model).requires_grad_(False)
