@@ -29,12 +29,8 @@ _LIGHT_MARGIN = 8
 class DinoParts(nn.Module):
     """What DINO trains or averages beside the student's backbone.
 
-    Attributes:
-        student: the student's head.
-        teacher: the head of the teacher, an average.
-        backbone: the teacher's, an average too; it ends where the classifier would begin.
-        probe: from the teacher's features to classes.
-        centre: of the teacher's projections.
+    That is the heads of student and teacher, the teacher's ``backbone``, which ends where the
+    classifier would begin, a linear ``probe`` on its features, and the centre of its projections.
     """
 
     centre: Tensor

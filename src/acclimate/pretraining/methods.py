@@ -23,15 +23,10 @@ Forward: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Batch:
-    """A step's images, uint8 on the device.
+    """A step's images, uint8 on the device, and those of the other domain (``target``), if any.
 
-    Attributes:
-        images: of the source.
-        labels: theirs.
-        target: images of the other domain, without labels; None where there is none.
-        progress: how much of the training is done, from 0 to 1.
-        normalize: from float images between 0 and 1, which it may overwrite, to model input.
-        generator: for everything random, on the device.
+    ``normalize`` turns float images between 0 and 1, which it may overwrite, into model input;
+    ``progress`` is how much of the training is done, from 0 to 1.
     """
 
     images: Tensor

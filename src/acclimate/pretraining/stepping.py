@@ -58,13 +58,7 @@ def learning_rate(step: int, *, steps: int, peak: float) -> float:
 class Stepper:
     """A model that learns, and all that it needs for that.
 
-    Attributes:
-        model: the plain one, never its compiled form.
-        heads: the method's.
-        examples, method, plan: as given.
-        together: both, as one module.
-        optimizer: over both.
-        generator: for everything random, on the device.
+    ``model`` is the plain one, never its compiled form; ``together`` has the method's heads too.
     """
 
     def __init__(

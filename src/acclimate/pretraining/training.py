@@ -141,17 +141,10 @@ def pretrain(
 ) -> Trained:
     """Train a model in place, on the device of the examples.
 
-    Args:
-        model: a classifier with at least as many outputs as there are classes.
-        examples: labelled images on the device.
-        method: what is minimised.
-        plan: how long and how fast.
-        target: images of the other domain, uint8 on the same device, for methods that use them.
-        out: a folder for a checkpoint after every epoch; the same call resumes from it.
-        identity: what else must be the same for a checkpoint to be resumed from (the data).
-        compiled: run the model through ``torch.compile`` (worth it on a GPU, for many epochs); a
-            string names the backend.
-        progress: show a bar on stderr.
+    ``target`` has images of the other domain, uint8 on the same device, for methods that use them.
+    After every epoch a checkpoint goes to the folder ``out``, from which the same call resumes;
+    ``identity`` is what else must be the same for that (the data). ``compiled`` runs the model
+    through ``torch.compile``, worth it on a GPU for many epochs; a string names the backend.
     """
     if len(examples) < 2:
         raise AcclimateError(f"expected at least two images to train on, got {len(examples)}")
