@@ -78,28 +78,19 @@ class AugmentationAveraged(MovingAverage):
         if not step.learning:
             return super().outputs(state, step, images)
         with torch.no_grad():
-            doubtful = self._doubtful(step, images)
-            plain = mixed = None
+            source = step.learner.forward(images, weights=step.learner.source, learning=False)
+            doubtful = source.logits.softmax(dim=1).amax(dim=1) < self.threshold
+            # Only passes that some image needs are made.
+            found = torch.empty_like(source.logits)
             if not bool(doubtful.all()):
-                plain = super().outputs(state, step, images).logits.log_softmax(dim=1)
+                found = super().outputs(state, step, images).logits.log_softmax(dim=1)
             if bool(doubtful.any()):
-                mixed = self._averaged(state, step, images)
-        if plain is None or mixed is None:
-            only = mixed if plain is None else plain
-            assert only is not None
-            return Outputs(only)
-        return Outputs(torch.where(doubtful[:, None], mixed, plain))
-
-    def _doubtful(self, step: Step, images: Tensor) -> Tensor:
-        source = step.learner.forward(images, weights=step.learner.source, learning=False)
-        return source.logits.softmax(dim=1).amax(dim=1) < self.threshold
-
-    def _averaged(self, state: AveragingWeights, step: Step, images: Tensor) -> Tensor:
-        seen = []
-        for _ in range(self.views_per_image):
-            view = jittered(images, state.generator)
-            seen.append(super().outputs(state, step, view).logits)
-        return averaged(seen)
+                seen = []
+                for _ in range(self.views_per_image):
+                    view = jittered(images, state.generator)
+                    seen.append(super().outputs(state, step, view).logits)
+                found = torch.where(doubtful[:, None], averaged(seen), found)
+        return Outputs(found)
 
 
 @PARTS["regularizer"].register("stochastic-restore")

@@ -24,19 +24,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.methods.sar import EarlyAffine
+from acclimate.methods.tent import TENT
 from acclimate.methods.views import Drawing, Draws, sides
 from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.filters import EntropyMargin
-from acclimate.parts.objectives import CrossEntropy, entropy
-from acclimate.parts.optimizers import SGD
-from acclimate.recipe import Recipe
+from acclimate.parts.objectives import entropy
 
 __all__ = ["DEYO", "ShapeBound", "shuffled_patches"]
 
@@ -104,12 +103,10 @@ class ShapeBound(Drawing, EntropyMargin):
         return (probability - again.softmax(dim=1)).gather(1, labels).squeeze(1)
 
 
-DEYO = Recipe(
+DEYO = replace(
+    TENT,
     name="deyo",
     summary="DeYO: entropy of images whose label hangs on shapes (Lee et al. 2024)",
-    objective=CrossEntropy(stop_gradient=False),
     selector=EarlyAffine(),
     filter=ShapeBound(),
-    optimizer=SGD(lr=0.00025),
-    batch_size=64,
 )

@@ -20,7 +20,7 @@ from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops
 from acclimate.models.checkpoints import checkpoints
-from acclimate.models.outputs import classifier_weight
+from acclimate.models.outputs import Outputs, classifier_weight
 from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
@@ -142,8 +142,7 @@ class Dino(Objective):
     def project(
         self, state: DinoState, features: Tensor, weights: Mapping[str, Tensor] | None
     ) -> Tensor:
-        own = weights or {}
-        projections: Tensor = functional_call(state.head, dict(own), (features,))
+        projections: Tensor = functional_call(state.head, dict(weights or {}), (features,))
         return projections
 
     def views(self, state: DinoState, images: Tensor) -> Sequence[Tensor]:
@@ -157,22 +156,22 @@ class Dino(Objective):
 
     def loss(self, state: DinoState, step: Step) -> Tensor:
         return distillation(
-            [_projections(step.student_of(view).projections) for view in step.views],
-            [_projections(step.teacher_of(v).projections) for v in step.views[:GLOBAL_CROPS]],
+            [_projections(step.student_of(view)) for view in step.views],
+            [_projections(step.teacher_of(view)) for view in step.views[:GLOBAL_CROPS]],
             state.centre,
             student_temperature=self.student_temperature,
             teacher_temperature=self.teacher_temperature,
         )
 
     def after_step(self, state: DinoState, step: Step) -> None:
-        seen = [_projections(step.teacher_of(v).projections) for v in step.views[:GLOBAL_CROPS]]
+        seen = [_projections(step.teacher_of(view)) for view in step.views[:GLOBAL_CROPS]]
         mean = torch.cat(seen).detach().mean(dim=0)
         state.centre = state.centre.lerp(mean, 1 - self.centre_momentum)
 
 
-def _projections(values: Tensor | None) -> Tensor:
-    assert values is not None
-    return values
+def _projections(outputs: Outputs) -> Tensor:
+    assert outputs.projections is not None
+    return outputs.projections
 
 
 def _trained_head(name: str, features: int) -> DinoHead:

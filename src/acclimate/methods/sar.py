@@ -26,29 +26,24 @@ What differs:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from acclimate.methods.tent import TENT
 from acclimate.models.layers import norm_kind
 from acclimate.parts.base import PARTS, Closure, LearnerLike, Step, option
 from acclimate.parts.filters import EntropyMargin
-from acclimate.parts.objectives import CrossEntropy
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.regularizers import Regularizer, reset_to_source
 from acclimate.parts.selectors import NormAffine
-from acclimate.recipe import Recipe
 
 __all__ = ["SAR", "EarlyAffine", "Recovery", "SharpnessAware", "norm_stages"]
 
 MOST = 0.8
 """A module with this share of the normalisation layers is what the stages are the children of."""
-
-
-def _norms(module: nn.Module) -> list[nn.Module]:
-    return [each for each in module.modules() if norm_kind(each)]
 
 
 def norm_stages(model: nn.Module) -> list[list[nn.Module]]:
@@ -62,7 +57,7 @@ def norm_stages(model: nn.Module) -> list[list[nn.Module]]:
     >>> [len(stage) for stage in norm_stages(model)]
     [2, 2, 2, 2, 3]
     """
-    groups = [_norms(child) for child in model.children()]
+    groups = [[m for m in child.modules() if norm_kind(m)] for child in model.children()]
     total = sum(map(len, groups))
     stages: list[list[nn.Module]] = []
     for child, norms in zip(model.children(), groups, strict=True):
@@ -155,13 +150,12 @@ class Recovery(Regularizer):
             state.value = math.nan
 
 
-SAR = Recipe(
+SAR = replace(
+    TENT,
     name="sar",
     summary="SAR: entropy of reliable images, sharpness-aware, with recovery (Niu et al. 2023)",
-    objective=CrossEntropy(stop_gradient=False),
     selector=EarlyAffine(),
     filter=EntropyMargin(margin=0.4),
     regularizer=Recovery(),
     optimizer=SharpnessAware(lr=0.00025),
-    batch_size=64,
 )
