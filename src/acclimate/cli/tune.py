@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.options import (
     add_command,
@@ -26,10 +26,7 @@ from acclimate.text import DEFAULTS, counted, option_words
 
 if TYPE_CHECKING:
     from acclimate.bench import Plan
-    from acclimate.bench.selection import Choice, Searched, Sensitivity
-
-Entry: TypeAlias = dict[str, Any]
-"""The choice for a model and a recipe, as its file has it."""
+    from acclimate.bench.selection import Choice, Entry, Searched, Sensitivity
 
 __all__ = ["add_parser"]
 
@@ -174,14 +171,14 @@ def _choose(
 
     if args.leave_one_out:
         others = selection.leave_one_out(settings)
-        return None, selection.left_out(others, settings) if others else None
+        return None, selection.entry_of_left_out(others, settings) if others else None
     if args.select == "label-free":
         found = selection.choose_label_free(settings)
-        return None, selection.label_free_entry(found, settings) if found.by_shift else None
+        return None, selection.entry_of_label_free(found, settings) if found.by_shift else None
     choice = selection.choose_from(settings)
     if choice is None:
         return None, None
-    return choice, selection.entry(choice, settings, oracle=args.selection == "oracle")
+    return choice, selection.entry_of(choice, settings, oracle=args.selection == "oracle")
 
 
 def _check_target(path: str) -> None:
