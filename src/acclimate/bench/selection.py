@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from acclimate.bench.job import Job, Options, Value
 from acclimate.bench.record import Result, Signals
@@ -25,14 +25,13 @@ __all__ = [
     "Place",
     "Searched",
     "Sensitivity",
+    "Way",
     "check_leave_one_out",
     "check_selection",
     "choose",
     "choose_from",
     "choose_label_free",
     "entry_of",
-    "entry_of_label_free",
-    "entry_of_left_out",
     "jobs_by_recipe",
     "leave_one_out",
     "place_of",
@@ -241,7 +240,6 @@ class Choice:
         chosen_on: the images, ``cifar10 cifar/spatter:3``.
         candidates: how many settings × epochs could have been chosen.
         alike: how many of them have that very error.
-        rule: what was best, in words.
         measured: further numbers: the error on a domain that was left out, …
     """
 
@@ -250,7 +248,6 @@ class Choice:
     chosen_on: tuple[str, ...]
     candidates: int
     alike: int = 1
-    rule: str = RULE
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -419,8 +416,7 @@ def choose_label_free(settings: Sequence[Searched]) -> LabelFree:
         best = max(found, key=lambda each: (each.score, -each.moved))
         states |= best.states
         alike = sum(each.score == best.score for each in found)
-        measured = {"score": best.score}
-        by_shift[name] = _chosen(best, found, alike, rule=LABEL_FREE_RULE, measured=measured)
+        by_shift[name] = _chosen(best, found, alike, measured={"score": best.score})
     return LabelFree(
         by_shift=by_shift,
         error=_mean_error(states) if len(by_shift) == len(words) else None,
@@ -499,7 +495,9 @@ class Sensitivity:
         return {"options": dict(self.options), "cells": cells}
 
 
-def sensitivity(settings: Sequence[Searched], choice: Choice | None = None) -> list[Sensitivity]:
+def sensitivity(
+    settings: Sequence[Searched], chosen: Mapping[str, Value] | None = None
+) -> list[Sensitivity]:
     """A table for each combination of the options other than learning rate and epochs."""
     tables: dict[Options, Sensitivity] = {}
     for setting in settings:
@@ -508,13 +506,13 @@ def sensitivity(settings: Sequence[Searched], choice: Choice | None = None) -> l
         most = max((max(states) for states in setting.runs.values()), default=0)
         for epoch in range(most + 1):
             states = setting.states(epoch)
-            is_choice = choice is not None and _options(setting, epoch) == choice.options
+            is_chosen = chosen is not None and _options(setting, epoch) == chosen
             table.cells[epoch, setting.lr] = SensitivityCell(
                 error=_mean_error(states),
                 missing=len(setting.expected) - len(states),
                 collapsed=sum(state.collapsed for state in states.values()),
                 diverged=sum(state.diverged for state in states.values()),
-                chosen=is_choice and (epoch > 0 or setting.epochs == [0]),
+                chosen=is_chosen and (epoch > 0 or setting.epochs == [0]),
             )
     return list(tables.values())
 
@@ -528,40 +526,41 @@ LEAVE_ONE_OUT = "leave-one-out: chosen for each domain on the test data of the o
 LABEL_FREE = "label-free: chosen for each shift by the guard's score"
 
 
-def entry_of(choice: Choice, settings: Sequence[Searched], *, oracle: bool = False) -> Entry:
-    """One choice for all images."""
-    return {
-        **_plain(choice, error="test_error" if oracle else "dev_error"),
-        "rule": choice.rule,
-        "selection": ORACLE if oracle else DEV,
-        **_about(settings),
-    }
+Way: TypeAlias = Literal["dev", "oracle", "leave-one-out", "label-free"]
 
 
-def entry_of_left_out(choices: Mapping[str, Choice], settings: Sequence[Searched]) -> Entry:
-    """A choice for each domain, made on the others; ``error`` is on the domains themselves."""
-    errors = [each.measured["error"] for each in choices.values()]
-    return {
-        "by_shift": _by_shift(choices, error="dev_error"),
-        "error": None if None in errors else mean(errors),
-        "rule": RULE,
-        "selection": LEAVE_ONE_OUT,
-        **_about(settings),
-    }
-
-
-def entry_of_label_free(found: LabelFree, settings: Sequence[Searched]) -> Entry:
-    """A choice for each shift, and its regret against the one that labels make."""
-    labelled = found.labelled
-    return {
-        "by_shift": _by_shift(found.by_shift, error="error"),
-        "error": found.error,
-        "regret": found.regret,
-        "labelled": None if labelled is None else _plain(labelled, error="error"),
-        "rule": LABEL_FREE_RULE,
-        "selection": LABEL_FREE,
-        **_about(settings),
-    }
+def entry_of(settings: Sequence[Searched], way: Way) -> Entry | None:
+    """What is best of some settings, chosen in one of four ways; None where nothing can be."""
+    found: Entry
+    if way == "leave-one-out":
+        choices = leave_one_out(settings)
+        errors = [each.measured["error"] for each in choices.values()]
+        found = {
+            "by_shift": _by_shift(choices, error="dev_error"),
+            "error": None if None in errors or not errors else mean(errors),
+            "rule": RULE,
+            "selection": LEAVE_ONE_OUT,
+        }
+    elif way == "label-free":
+        free = choose_label_free(settings)
+        found = {
+            "by_shift": _by_shift(free.by_shift, error="error"),
+            "error": free.error,
+            "regret": free.regret,
+            "labelled": None if free.labelled is None else _plain(free.labelled, error="error"),
+            "rule": LABEL_FREE_RULE,
+            "selection": LABEL_FREE,
+        }
+    else:
+        choice, oracle = choose_from(settings), way == "oracle"
+        if choice is None:
+            return None
+        found = {
+            **_plain(choice, error="test_error" if oracle else "dev_error"),
+            "rule": RULE,
+            "selection": ORACLE if oracle else DEV,
+        }
+    return found | _about(settings) if found.get("by_shift", True) else None
 
 
 def _by_shift(choices: Mapping[str, Choice], *, error: str) -> dict[str, Any]:
