@@ -197,11 +197,11 @@ def _keep(store: Store, result: Result) -> Result:
     """Add a result; one that the store refuses, since its images are others, is a failed one."""
     try:
         store.add(result)
+        return result
     except RefusedResultError as error:
         result = Result.failed(result.job, str(error))
-        store.add(result)
     except AcclimateError:
-        # Another process may have held it for long. What is wrong with the store itself is wrong
-        # again, and ends the sweep.
-        store.add(result)
+        pass  # another process may have held it for long
+    # What is wrong with the store itself is wrong again, and ends the sweep.
+    store.add(result)
     return result
