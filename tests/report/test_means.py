@@ -108,7 +108,7 @@ def test_a_curve_has_points_where_all_of_its_runs_were_scored(tmp_path):
 def side_by_side_of(results):
     found = panels(results)
     (panel,) = found
-    shown, notes = side_by_side(panel, found)
+    shown, notes = side_by_side(choose(panel, found))
     return {each.setting.recipe: [r.job.shift for r in each.results] for each in shown}, notes
 
 

@@ -11,7 +11,7 @@ from acclimate.report.calibration import pooled
 from acclimate.report.over_time import balance_figure, error_figure
 from acclimate.report.page import build_report
 from acclimate.report.rates import rate_figure, rate_groups
-from acclimate.report.settings import Setting, choose, panels
+from acclimate.report.settings import Setting, choose, panels, view
 from acclimate.text import option_words
 from report_store import RATES, full_store, result, rows, section, sweep
 from stored import change
@@ -304,11 +304,11 @@ def test_a_run_of_one_epoch_shows_where_it_began_and_its_online_error():
                          seeds=(0,), grid=[{"epochs": 1}]))  # fmt: skip
     panel = next(iter(found))
     (result_,) = found[panel][Setting("ent", (("epochs", 1),))]
-    figure = error_figure(panel, found)
+    figure = error_figure(view(panel, found))
     assert [row["kind"] for row in rows(figure.table)] == ["after", "after", "online"]
     assert len(figure.spec["data"]["values"]) == 3
     change(result_, start_balance={"classes": 9.0, "largest": 0.1, "unused": 0})
-    balance = rows(balance_figure(panel, found).table)
+    balance = rows(balance_figure(view(panel, found)).table)
     assert [row["epoch"] for row in balance] == ["0", "1"]
     assert balance[0]["most frequent prediction %"] == "10.00"
 
@@ -323,11 +323,11 @@ def test_a_rate_beyond_measure_has_a_short_name():
 def test_an_unadapted_error_far_off_does_not_press_the_others_together():
     found = panels(sweep(models=["m"], corruptions=["fog"], seeds=(0,)))
     panel = next(iter(found))
-    near = error_figure(panel, found)
+    near = error_figure(view(panel, found))
     assert {row["line"] for row in rows(near.table)} == {"none", "bn", "ent", "rpl"}
     for result_ in found[panel][Setting("none")]:
         change(result_, errors={"final": 99.0})
-    far = error_figure(panel, found)
+    far = error_figure(view(panel, found))
     assert "none: 99.0, off the top" in {row["line"] for row in rows(far.table)}
 
 
@@ -336,5 +336,5 @@ def test_bn_is_drawn_with_the_statistics_that_the_curves_have():
     panel = next(iter(found))
     for result_ in found[panel][Setting("bn")]:
         change(result_, errors={"final": 20.0, "online": 21.5})
-    drawn = [row for row in rows(error_figure(panel, found).table) if row["line"] == "bn"]
+    drawn = [row for row in rows(error_figure(view(panel, found)).table) if row["line"] == "bn"]
     assert {row["top-1 error %"] for row in drawn} == {"21.50"}

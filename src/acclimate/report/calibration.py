@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
 from acclimate.report.charts import Curve, Figure, axis, lines
-from acclimate.report.settings import (
-    Found,
-    Panel,
-    looks,
-    panel_words,
-    setting_words,
-    side_by_side,
-)
+from acclimate.report.settings import View
 
 __all__ = ["pooled", "reliability_figure"]
-
 
 _DRAWN = 0.001
 """Of all images, that a bin must hold for its accuracy to be more than chance."""
@@ -45,58 +36,45 @@ def pooled(results: Sequence[Result]) -> Pooled | None:
     ([(0.9, 0.5)], 0.4, 4)
     """
     sums: dict[float, list[float]] = {}
-    for result in results:
-        for each in result.record.reliability:
-            if each["count"]:
-                total = sums.setdefault(each["low"], [0.0, 0.0, 0.0])
-                total[0] += each["count"]
-                total[1] += each["count"] * each["confidence"]
-                total[2] += each["count"] * each["accuracy"]
+    for bin_ in (each for result in results for each in result.record.reliability if each["count"]):
+        count, total = bin_["count"], sums.setdefault(bin_["low"], [0.0, 0.0, 0.0])
+        for place, share in enumerate((1, bin_["confidence"], bin_["accuracy"])):
+            total[place] += count * share
     if not sums:
         return None
-    images = sum(total[0] for total in sums.values())
+    bins = [sums[low] for low in sorted(sums)]
+    images = sum(count for count, *_ in sums.values())
     return Pooled(
         points=[
-            (total[1] / total[0], total[2] / total[0])
-            for _, total in sorted(sums.items())
-            if total[0] >= _DRAWN * images
+            (confidence / n, right / n) for n, confidence, right in bins if n >= _DRAWN * images
         ],
-        ece=sum(abs(total[1] - total[2]) for total in sums.values()) / images,
+        ece=sum(abs(confidence - right) for _, confidence, right in sums.values()) / images,
         images=int(images),
     )
 
 
-def reliability_figure(
-    panel: Panel,
-    found: Found,
-    *,
-    choices: Sequence[Choices] = (),
-) -> Figure | None:
+def reliability_figure(view: View) -> Figure | None:
     """A curve for each recipe; on the diagonal a model is as often right as it says."""
-    shown, left_out = side_by_side(panel, found, choices=choices)
     curves, notes = [], []
-    for chosen in shown:
-        curve = pooled(chosen.results)
-        if curve is None:
-            continue
-        recipe = chosen.setting.recipe
-        words = setting_words(chosen.setting).removeprefix(recipe)
-        name = f"{recipe}: ECE {curve.ece:.3f}{words}"
-        points = [(100 * confidence, 100 * right) for confidence, right in curve.points]
-        curves.append(Curve(name, recipe, points))
-        notes.append(f"{recipe}: {curve.images:,} images pooled over corruptions and seeds.")
+    for shown in view.alike:
+        curve = pooled(shown.results)
+        if curve is not None:
+            recipe = shown.setting.recipe
+            name = f"{recipe}: ECE {curve.ece:.3f}{shown.name.removeprefix(recipe)}"
+            points = [(100 * confidence, 100 * right) for confidence, right in curve.points]
+            curves.append(Curve(name, recipe, points))
+            notes.append(f"{recipe}: {curve.images:,} images pooled over corruptions and seeds.")
     if not curves:
         return None
+    errors = "; ".join(curve.name for curve in curves)
     return lines(
         curves,
-        looks(found),
+        view.looks,
         name="reliability",
-        title=panel_words(panel, found),
-        description="Accuracy by confidence. Calibration errors: "
-        + "; ".join(curve.name for curve in curves)
-        + ".",
+        title=view.title,
+        description=f"Accuracy by confidence. Calibration errors: {errors}.",
         x=axis("confidence %", 0, 102, values=_SHARES),
         y=axis("accuracy %", 0, 102, values=_SHARES),
-        notes=[*notes, *left_out],
+        notes=[*notes, *view.left_out],
         diagonal=102,
     )

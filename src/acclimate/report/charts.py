@@ -8,25 +8,24 @@ and without one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
 from math import ceil, floor, log10
 from textwrap import wrap
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from acclimate.errors import AcclimateError
 from acclimate.table import Table, number_entry
 
 __all__ = [
     "CHANGE", "DARK", "ERROR", "LIGHT", "PLAIN", "SERIES", "Curve", "Figure", "Look", "Spec",
-    "axis", "browser_script", "dumbbells", "heat_map", "lines", "nth_look", "padded", "png",
-    "scatter", "svg", "why_no_charts",
+    "axis", "browser_script", "dumbbells", "heat_map", "lines", "nth_look", "padded", "placed",
+    "png", "scatter", "svg", "why_no_charts",
 ]  # fmt: skip
 
 Spec: TypeAlias = dict[str, Any]
-_P = TypeVar("_P")
 
 # Colours that differ for the colour-blind too, on light and on dark paper.
 ERROR = ("#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154")
@@ -50,17 +49,12 @@ def _config(ink: str, rule: str, grid: str) -> Spec:
     return {
         "background": None,
         "font": _FONTS,
-        "axis": {
-            **ticks,
-            **words,
-            "titleFontWeight": "normal",
-            "labelOverlap": "greedy",
-            "labelFlush": False,
-        },
+        "axis": {**ticks, **words, "titleFontWeight": "normal", "labelOverlap": "greedy",
+                 "labelFlush": False},
         "legend": {**words, "orient": "bottom", "columns": 1, "title": None, "labelLimit": 380},
         "title": {"color": ink, "fontSize": 13, "anchor": "start", "frame": "group"},
         "view": {"stroke": rule},
-    }
+    }  # fmt: skip
 
 
 LIGHT = _config("#222222", "#777777", "#dddddd")
@@ -143,17 +137,20 @@ def axis(
     log: bool = False,
 ) -> Spec:
     """A quantitative axis over a range, with ticks at ``values`` or at round numbers."""
-    scale = {"domain": [low, high], "nice": False, "zero": False, "type": "log" if log else None}
+    scale = {"domain": [low, high], "nice": False, "zero": False}
+    shown: Spec = {}
     if log:
+        scale["type"] = "log"
+        shown = {"format": "~g", "grid": False}
         first, last = (log10(end) for end in (low, high))
         values = values or [10.0**k for k in range(ceil(first - 1e-9), floor(last + 1e-9) + 1)]
-    ticks = {"tickCount": 6} if values is None else {"values": list(values)}
-    return {
-        "type": "quantitative",
-        "title": title,
-        "scale": {name: value for name, value in scale.items() if value is not None},
-        "axis": {**({"format": "~g", "grid": False} if log else {}), **ticks},
-    }
+    shown |= {"tickCount": 6} if values is None else {"values": list(values)}
+    return {"type": "quantitative", "title": title, "scale": scale, "axis": shown}
+
+
+def placed(x: Spec, y: Spec) -> Spec:
+    """Where a mark is: by the fields ``x`` and ``y``, on these axes."""
+    return {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
 
 
 def _series(names: Sequence[str], drawn: Sequence[Look]) -> dict[str, Spec]:
@@ -192,13 +189,8 @@ def lines(
     """
     by_name = {curve.name: drawn[curve.recipe] for curve in curves}
     both = any(curve.online for curve in curves)
-    values = [
-        {
-            "line": curve.name,
-            "kind": "online" if curve.online else "after",
-            "x": round(a, 3),
-            "y": round(b, 3),
-        }
+    points = [
+        (curve.name, "online" if curve.online else "after", a, b)
         for curve in curves
         for a, b in curve.points
     ]
@@ -210,17 +202,17 @@ def lines(
         {"field": "x", "title": x["title"], "format": ".4~g"},
         {"field": "y", "title": y["title"], "format": ".2f"},
     ]
-    where = {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
-    marks = {**where, "color": of["color"], "opacity": _FADED, "tooltip": tooltip}
+    marks = {**placed(x, y), "color": of["color"], "opacity": _FADED, "tooltip": tooltip}
     spec: Spec = {
         "width": "container",
         "height": 230,
-        "data": {"values": values},
+        "data": {"values": [{"line": line, "kind": kind, "x": round(a, 3), "y": round(b, 3)}
+                            for line, kind, a, b in points]},
         "layer": [
             *([_grey_line([(0, 0), (diagonal, diagonal)], x, y)] if diagonal else []),
             # Of layers with one legend, it is clicked where it is made: in the first.
             {"params": [_CLICKED], "transform": [after], "mark": {"type": "line", "clip": True},
-             "encoding": {**where, "color": of["color"], "strokeDash": of["strokeDash"],
+             "encoding": {**placed(x, y), "color": of["color"], "strokeDash": of["strokeDash"],
                           "opacity": _FADED}},
             *([{"transform": [online],
                 "mark": {"type": "line", "clip": True, "strokeDash": [2, 3], "strokeWidth": 1.5,
@@ -231,11 +223,14 @@ def lines(
         ],
     }  # fmt: skip
     rows = [
-        [curve.name, *(["online" if curve.online else "after"] if both else []),
-         number_entry(a, text=f"{a:.4g}"), number_entry(b, digits=2)]
-        for curve in curves
-        for a, b in curve.points
-    ]  # fmt: skip
+        [
+            line,
+            *([kind] if both else []),
+            number_entry(a, text=f"{a:.4g}"),
+            number_entry(b, digits=2),
+        ]
+        for line, kind, a, b in points
+    ]
     header = ["line", *(["kind"] if both else []), x["title"], y["title"]]
     table = Table(name=name, title=title, header=header, rows=rows, notes=notes)
     return Figure(name=name, title=title, description=description, spec=spec, table=table)
@@ -246,7 +241,7 @@ def _grey_line(points: Sequence[tuple[float, float]], x: Spec, y: Spec) -> Spec:
     return {
         "data": {"values": [{"x": a, "y": b} for a, b in points]},
         "mark": {"type": "line", "color": _GREY, "strokeDash": [4, 4], "strokeWidth": 1},
-        "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}},
+        "encoding": placed(x, y),
     }
 
 
@@ -358,24 +353,27 @@ def why_no_charts() -> str | None:
     return _MISSING if find_spec("vl_convert") is None else None
 
 
-def _draw(of: Callable[[Any], _P]) -> _P:
+def _vl_convert() -> Any:
     if (missing := why_no_charts()) is not None:
         raise AcclimateError(missing)
     import vl_convert
 
-    return of(vl_convert)
+    return vl_convert
 
 
 def browser_script() -> str:
     """The JavaScript that draws specifications in a browser: vega, vega-lite and vega-embed."""
-    script: str = _draw(lambda convert: convert.javascript_bundle())
+    script: str = _vl_convert().javascript_bundle()
     return script.replace("</script", "<\\/script")
+
+
+def _in_light(spec: Spec) -> Spec:
+    return {**spec, "config": {**LIGHT, "background": "white"}}
 
 
 def svg(spec: Spec) -> str:
     """A chart with its title and description for those who do not see it; the same every time."""
-    light = {**LIGHT, "background": "white"}
-    drawn: str = _draw(lambda convert: convert.vegalite_to_svg({**spec, "config": light}))
+    drawn: str = _vl_convert().vegalite_to_svg(_in_light(spec))
     seen: dict[str, str] = {}
     # Names are counted on over all charts of a process.
     drawn = re.sub(
@@ -390,5 +388,4 @@ def svg(spec: Spec) -> str:
 
 def png(spec: Spec) -> bytes:
     """The same in light colours, two pixels for each of the SVG's."""
-    light = {**LIGHT, "background": "white"}
-    return bytes(_draw(lambda convert: convert.vegalite_to_png({**spec, "config": light}, scale=2)))
+    return bytes(_vl_convert().vegalite_to_png(_in_light(spec), scale=2))

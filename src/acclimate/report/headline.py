@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from acclimate.bench import Cell, Condition, Store, pivot
 from acclimate.bench import Table as ResultTable
@@ -18,21 +18,14 @@ from acclimate.table import Entry, Table, number_entry
 from acclimate.text import option_words
 
 __all__ = [
-    "COVERAGE",
-    "GROUPS",
-    "constant_words",
-    "covered_entry",
-    "dimension_entry",
-    "done_in",
+    "COVERAGE", "GROUPS", "constant_words", "covered_entry", "dimension_entry", "done_in",
     "settings_tables",
-]
+]  # fmt: skip
 
 GROUPS = {"test": "test", "none": "clean or other", "dev": "hold-out"}
 """The groups of corruptions as conditions have them, and in words; means never mix them."""
 
 _ROWS = ("model", "recipe")
-_VALUES = ("error", "online", "unadapted", "mce")
-_BEFORE = ("unadapted %", "BN %", "online %", "after %", "relative reduction %")
 _UNSAID = {"coverage": "all", "mCE %": "–"}
 """Columns that are left out where every row has just this."""
 _ABOUT = (
@@ -49,16 +42,8 @@ COVERAGE = (
 )
 """What the words beside a mean tell that is not over everything."""
 
-
-_Place: TypeAlias = tuple[str | None, int | None]
-"""A corruption and a severity."""
-
-
-class _Line(NamedTuple):
-    """A row, and what it is of."""
-
-    about: Mapping[str, Any]
-    entries: list[Entry]
+_Key: TypeAlias = tuple[Any, ...]
+_Columns: TypeAlias = Mapping[str, Any]
 
 
 def done_in(group: str, where: Sequence[Condition]) -> list[Condition]:
@@ -77,45 +62,50 @@ def settings_tables(
     done = store.select(needed("error"), [*where, Condition("status", ("done",))])
     whole = pivot(_with(done, mixed))
     names = [name for name in whole.rows if name != "group"]
-    lines = [line for group in GROUPS for line in _lines(store, where, group, names, mixed)]
-    more = [name for name in names if name not in _ROWS]
-    every = [
-        *_ROWS,
-        *_BEFORE,
-        "coverage",
-        "seeds",
-        "labelled images",
-        "corruptions",
-        *more,
-        "mCE %",
-    ]
-    kept = [
-        place
-        for place, name in enumerate(every)
-        if name not in _UNSAID or any(line.entries[place] != _UNSAID[name] for line in lines)
-    ]
-    header = [every[place] for place in kept]
-    rows = [[line.entries[place] for place in kept] for line in lines]
-    by_key = {_key(line.about, names): row for line, row in zip(lines, rows, strict=True)}
-    picked = dict.fromkeys(_key(_columns(each.results[0]), names) for each in chosen)
-    first = [by_key[key] for key in picked if key in by_key]
+    lines = {
+        (group, *key): entries
+        for group in GROUPS
+        for key, entries in _lines(store, where, group, names, mixed)
+    }
+    every = next(iter(lines.values()))
+    header = [name for name in every
+              if any(line[name] != _UNSAID.get(name) for line in lines.values())]  # fmt: skip
+    rows = {key: [line[name] for name in header] for key, line in lines.items()}
+    first = (_columns(each.results[0]) for each in chosen)
+    picked = dict.fromkeys((_group(row), *(row[name] for name in names)) for row in first)
     same = constant_words(whole)
     why = sorted({each.why for each in chosen if each.why != "the only setting"})
     how = [f"Of several settings of a recipe: {'; or '.join(why)}."] if why else []
     missing = [COVERAGE] if "coverage" in header else []
-    title = "Mean error by model and recipe, before and after"
     return (
-        Table(name="headline", title=title, header=header, rows=first,
-                    notes=(*same, *how, *_ABOUT, *missing)),
-        Table(name="settings", title="Every setting", header=header, rows=rows,
-                    notes=(*same, *missing)),
-    )  # fmt: skip
+        Table(
+            name="headline",
+            title="Mean error by model and recipe, before and after",
+            header=header,
+            rows=[rows[key] for key in picked if key in rows],
+            notes=(*same, *how, *_ABOUT, *missing),
+        ),
+        Table(
+            name="settings",
+            title="Every setting",
+            header=header,
+            rows=list(rows.values()),
+            notes=(*same, *missing),
+        ),
+    )
 
 
-def _with(frame: Frame, more: Sequence[Mapping[str, Any]]) -> Frame:
-    """A frame with further rows, in which no group is None, as a store has it."""
-    stored = [{**row, "group": None if row["group"] == "none" else row["group"]} for row in more]
-    rows = [tuple(row[name] for name in frame.columns) for row in stored]
+def _columns(result: Result) -> _Columns:
+    """A result's values as a store has them."""
+    return dict(zip((name.strip('"') for name in COLUMNS), row_of(result), strict=True))
+
+
+def _group(row: _Columns) -> str:
+    return str(row["group"] or "none")
+
+
+def _with(frame: Frame, more: Sequence[_Columns]) -> Frame:
+    rows = [tuple(row[name] for name in frame.columns) for row in more]
     return replace(frame, rows=[*frame.rows, *rows])
 
 
@@ -124,48 +114,49 @@ def _lines(
     where: Sequence[Condition],
     group: str,
     names: Sequence[str],
-    mixed: Sequence[Mapping[str, Any]],
-) -> Iterator[_Line]:
-    own = [row for row in mixed if row["group"] == group]
-    frames = {v: _with(store.select(needed(v), done_in(group, where)), own) for v in _VALUES}
-    if not len(frames["error"]):
+    mixed: Sequence[_Columns],
+) -> Iterator[tuple[_Key, dict[str, Entry]]]:
+    """The rows of a group of corruptions: what they are of, and their entries by column."""
+    own = [row for row in mixed if _group(row) == group]
+
+    def frame(value: str) -> Frame:
+        return _with(store.select(needed(value), done_in(group, where)), own)
+
+    errors = frame("error")
+    if not len(errors):
         return
-    after, online, before, mce = (pivot(frames[v], rows=names, value=v) for v in _VALUES)
-    baselines = _Baselines(frames["error"], after)
+    after = pivot(errors, rows=names)
+    online, before, mce = (
+        pivot(frame(value), rows=names, value=value) for value in ("online", "unadapted", "mce")
+    )
+    baselines = _Baselines(errors, after)
     for key in after.row_keys:
-        about = {**dict(zip(after.rows, key, strict=True)), "group": group}
+        about = dict(zip(after.rows, key, strict=True))
         cell = after.cell(key)
         # Of the recipe none, so that all rows have one number: passes of others may be in bfloat16.
         source, own_source = baselines.beside(key, UNADAPTED), before.cell(key)
         if own_source.value is not None and not _covers_as(source, cell):
             source = own_source
-        entries = [
-            *(dimension_entry(name, about[name]) for name in _ROWS),
-            covered_entry(
-                replace(source, std=None), cell
-            ),  # nothing is drawn where nothing is adapted
-            covered_entry(baselines.beside(key, "bn"), cell),
-            covered_entry(online.cell(key), cell),
-            covered_entry(cell, cell),
-            _reduction(source, cell, about["recipe"]),
-            cell.missing or "all",
-            number_entry(cell.seeds or None, digits=0),
-            number_entry(cell.images, digits=0),
-            _images(group, baselines.places[key]),
-            *(dimension_entry(name, about[name]) for name in names if name not in _ROWS),
-            covered_entry(mce.cell(key), cell),
-        ]
-        yield _Line(about, entries)
+        entries = {
+            **{name: dimension_entry(name, about[name]) for name in _ROWS},
+            # Nothing is drawn where nothing is adapted.
+            "unadapted %": covered_entry(replace(source, std=None), cell),
+            "BN %": covered_entry(baselines.beside(key, "bn"), cell),
+            "online %": covered_entry(online.cell(key), cell),
+            "after %": covered_entry(cell, cell),
+            "relative reduction %": _reduction(source, cell, about["recipe"]),
+            "coverage": cell.missing or "all",
+            "seeds": number_entry(cell.seeds or None, digits=0),
+            "labelled images": number_entry(cell.images, digits=0),
+            "corruptions": _images(group, baselines.places[key]),
+            **{name: dimension_entry(name, about[name]) for name in names if name not in _ROWS},
+            "mCE %": covered_entry(mce.cell(key), cell),
+        }
+        yield tuple(about[name] for name in names), entries
 
 
-def _columns(result: Result) -> dict[str, Any]:
-    """A result's values as a store has them."""
-    row = dict(zip((name.strip('"') for name in COLUMNS), row_of(result), strict=True))
-    return {**row, "group": row["group"] or "none"}
-
-
-def _key(about: Mapping[str, Any], names: Collection[str]) -> tuple[Any, ...]:
-    return tuple(about[name] for name in (*names, "group"))
+_Place: TypeAlias = tuple[str | None, int | None]
+"""A corruption and a severity."""
 
 
 class _Baselines:
@@ -173,19 +164,19 @@ class _Baselines:
 
     def __init__(self, frame: Frame, table: ResultTable) -> None:
         self._frame, self._table = frame, table
-        self._rows: dict[tuple[Any, ...], list[tuple[_Place, tuple[Any, ...]]]] = {}
+        self._rows: dict[_Key, list[tuple[_Place, _Key]]] = {}
         keys = zip(*map(frame.column, table.rows), strict=True)
         places = zip(frame.column("corruption"), frame.column("severity"), strict=True)
         for key, place, row in zip(keys, places, frame.rows, strict=True):
             self._rows.setdefault(key, []).append((place, row))
         self.places = {key: {place for place, _ in rows} for key, rows in self._rows.items()}
-        self._found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._found: dict[_Key, _Key] = {}
         for key in table.row_keys:  # without options, where a recipe has both
             self._found.setdefault(self._compared(key), key)
 
-    def beside(self, key: tuple[Any, ...], recipe: str) -> Cell:
+    def beside(self, key: _Key, recipe: str) -> Cell:
         """The cell of a recipe for the row of ``key``."""
-        other = self._found.get(self._compared(key, recipe))
+        other = self._found.get((recipe, *self._compared(key)[1:]))
         if other is None:
             return Cell(value=None)
         cell, places = self._table.cell(other), self.places[key]
@@ -196,15 +187,14 @@ class _Baselines:
         if not same:
             return Cell(value=None)
         few = pivot(replace(self._frame, rows=same), rows=self._table.rows).cell(other)
-        same_of = ("value", "std", "shifts", "parts", "images")
-        return replace(cell, **{name: getattr(few, name) for name in same_of})
+        return replace(cell, value=few.value, std=few.std, shifts=few.shifts, parts=few.parts,
+                       images=few.images)  # fmt: skip
 
-    def _compared(self, key: tuple[Any, ...], recipe: str | None = None) -> tuple[Any, ...]:
-        """A row's recipe, or another, and what both share: all but their options."""
+    def _compared(self, key: _Key) -> _Key:
+        """A row's recipe, and what it shares with those it is compared with: all but options."""
         about = dict(zip(self._table.rows, key, strict=True))
-        own = about.pop("recipe")
         about.pop("options", None)
-        return (own if recipe is None else recipe, *about.values())
+        return (about.pop("recipe"), *about.values())
 
 
 def _images(group: str, places: Collection[_Place]) -> str:
@@ -231,12 +221,10 @@ def covered_entry(cell: Cell, row: Cell) -> Entry:
 
 def _covers_as(one: Cell, other: Cell) -> bool:
     """Whether two cells are over the same share; one may be of more seeds, if all of them."""
-    shares = one.parts * other.expected_parts, one.seeds * other.all_seeds
-    return (one.shifts, one.expected_shifts, *shares) == (
-        other.shifts,
-        other.expected_shifts,
-        other.parts * one.expected_parts,
-        other.seeds * one.all_seeds,
+    return (
+        (one.shifts, one.expected_shifts) == (other.shifts, other.expected_shifts)
+        and one.parts * other.expected_parts == other.parts * one.expected_parts
+        and one.seeds * other.all_seeds == other.seeds * one.all_seeds
     )
 
 
@@ -255,15 +243,10 @@ def dimension_entry(name: str, value: Any) -> Entry:
 
 def constant_words(table: ResultTable) -> list[str]:
     """What is the same in all of a table."""
-    words = [
-        _constant(name, value)
-        for name, value in table.constant.items()
-        if name not in (*table.rows, "severity", "group")
-    ]
+    words = []
+    for name, value in table.constant.items():
+        if name in (*table.rows, "severity", "group"):
+            continue
+        told = option_words(json.loads(value).items()) if name == "options" else value
+        words.append(f"{value:,} images of each shift" if name == "images" else f"{name} {told}")
     return [f"Throughout: {', '.join(words)}."] if words else []
-
-
-def _constant(name: str, value: Any) -> str:
-    if name == "options":
-        return f"options {option_words(json.loads(value).items())}"
-    return f"{value:,} images of each shift" if name == "images" else f"{name} {value}"

@@ -4,71 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import floor
-from typing import TypeAlias
 
-from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
 from acclimate.report.charts import Curve, Figure, Spec, axis, lines, padded
-from acclimate.report.settings import (
-    Found,
-    Panel,
-    choose,
-    looks,
-    mean_error,
-    mean_over_shifts,
-    panel_words,
-    setting_words,
-    side_by_side,
-)
-from acclimate.text import counted
+from acclimate.report.settings import View, mean_error, mean_over_shifts
 
 __all__ = ["balance_figure", "error_figure"]
 
-_Values: TypeAlias = Callable[[Result], Sequence[float | None]]
+_ERROR = "top-1 error %"
+_SHARE = axis("images met, % of the stream", 0, 102, values=range(0, 101, 20))
 
-_ERROR, _LARGEST = "top-1 error %", "most frequent prediction %"
 
-
-def error_figure(panel: Panel, found: Found, *, choices: Sequence[Choices] = ()) -> Figure | None:
+def error_figure(view: View) -> Figure | None:
     """The error after each epoch (epoch 0: statistics alone), and before updates during it.
 
     Of a stream: of the predictions in each part of it, each made before its update.
     """
-    if panel.order:
-        curves = _along(panel, found, choices, "error", scale=1.0)
+    if view.panel.order:
+        curves = _along(view, "error", scale=1.0)
         if not curves:
             return None
         return lines(
             curves,
-            looks(found),
+            view.looks,
             name="error-over-stream",
-            title=panel_words(panel, found),
+            title=view.title,
             description="Mean top-1 error of the online predictions by part of the stream, from "
             f"{_span(curves)} percent.",
             x=_SHARE,
             y=axis(_ERROR, *padded(_heights(curves), least=0.0)),
         )
-    shown, left_out = side_by_side(panel, found, choices=choices)
     curves, flat, notes = [], [], []
-    for chosen in shown:
-        name, recipe = setting_words(chosen.setting), chosen.setting.recipe
-        after = _means(chosen.results, _from_the_start)
-        online = _means(chosen.results, lambda r: r.record.errors.before_update)
+    for shown in view.alike:
+        name, recipe = shown.name, shown.setting.recipe
+        after = _means(
+            shown.results, lambda r: [r.record.errors.start, *r.record.errors.after_epoch]
+        )
+        online = _means(shown.results, lambda r: r.record.errors.before_update)
         if not _known(enumerate(after[1:])):
-            one = _of_each_batch(chosen.results)
-            flat += [] if one is None else [(name, recipe, one)]
+            # What learns nothing, with the statistics that curves have: of each batch.
+            error = _mean([(result, result.online_error) for result in shown.results])
+            error = mean_error(shown.results) if error is None else error
+            flat += [] if error is None else [(name, recipe, error)]
             continue
         curves.append(Curve(name, recipe, _known(enumerate(after))))
         # An epoch's online predictions are made between the epoch before it and its end.
         points = _known((epoch - 0.5, error) for epoch, error in enumerate(online, 1))
-        if points:
-            curves.append(Curve(name, recipe, points, online=True))
-        notes.append(f"{name}: {chosen.why}; {counted(len(chosen.results), 'result')}.")
+        curves += [Curve(name, recipe, points, online=True)] if points else []
+        notes.append(shown.note)
     if not curves:
         return None
-    last, values = _last(curves), _heights(curves)
+    last, heights = _last(curves), _heights(curves)
     # A line far off would press all others together; its name has its error instead.
-    far = max(values) + 2 * max(max(values) - min(values), 1.0)
+    far = max(heights) + 2 * max(max(heights) - min(heights), 1.0)
     level = [
         Curve(name if error <= far else f"{name}: {error:.1f}, off the top", recipe,
               [(0, error), (last, error)])
@@ -77,56 +65,49 @@ def error_figure(panel: Panel, found: Found, *, choices: Sequence[Choices] = ())
     near = [error for *_, error in flat if error <= far]
     return lines(
         [*level, *curves],
-        looks(found),
+        view.looks,
         name="error-over-epochs",
-        title=panel_words(panel, found),
+        title=view.title,
         description="Mean top-1 error by epoch: solid after the epoch, dotted the online "
         f"predictions, made before each update, from {_span(curves)} percent.",
         x=_epochs(last),
-        y=axis(_ERROR, *padded([*values, *near], least=0.0)),
-        notes=[*notes, *left_out],
+        y=axis(_ERROR, *padded([*heights, *near], least=0.0)),
+        notes=[*notes, *view.left_out],
     )
 
 
-def balance_figure(panel: Panel, found: Found, *, choices: Sequence[Choices] = ()) -> Figure | None:
+def balance_figure(view: View) -> Figure | None:
     """How frequent the most frequent prediction is: over the epochs, or along a stream.
 
     A collapse drives it up.
     """
-    notes: list[str] = []
-    if panel.order:
-        curves = _along(panel, found, choices, "largest", scale=100.0)
-    else:
-        shown, left_out = side_by_side(panel, found, choices=choices)
-        curves = []
-        for chosen in shown:
-            largest = _means(chosen.results, _largest)
-            if not _known(enumerate(largest[1:])):
-                continue
-            name = setting_words(chosen.setting)
-            points = [(epoch, 100 * share) for epoch, share in _known(enumerate(largest))]
-            curves.append(Curve(name, chosen.setting.recipe, points))
-            unused = _means(chosen.results, lambda r: [each.unused for each in r.record.balance])
-            if unused[-1] is not None:
-                notes.append(f"{name}: {unused[-1]:.1f} classes are never predicted in the end.")
-        notes += left_out
+    stream = bool(view.panel.order)
+    curves, notes = _along(view, "largest", scale=100.0) if stream else [], list[str]()
+    for shown in () if stream else view.alike:
+        largest = _means(shown.results, lambda r: [
+            each.largest for each in (r.record.start_balance, *r.record.balance)
+        ])  # fmt: skip
+        if not _known(enumerate(largest[1:])):
+            continue
+        points = [(epoch, 100 * share) for epoch, share in _known(enumerate(largest))]
+        curves.append(Curve(shown.name, shown.setting.recipe, points))
+        unused = _means(shown.results, lambda r: [each.unused for each in r.record.balance])
+        if unused[-1] is not None:
+            notes.append(f"{shown.name}: {unused[-1]:.1f} classes are never predicted in the end.")
     if not curves:
         return None
-    by = "part of the stream" if panel.order else "epoch"
+    by = "part of the stream" if stream else "epoch"
     return lines(
         curves,
-        looks(found),
-        name="class-balance-over-stream" if panel.order else "class-balance",
-        title=panel_words(panel, found),
+        view.looks,
+        name="class-balance-over-stream" if stream else "class-balance",
+        title=view.title,
         description=f"Share of the images that get the most frequent prediction, by {by}, from "
         f"{_span(curves)} percent.",
-        x=_SHARE if panel.order else _epochs(_last(curves)),
-        y=axis(_LARGEST, 0, min(100, 1.15 * max(_heights(curves)))),
-        notes=notes,
+        x=_SHARE if stream else _epochs(_last(curves)),
+        y=axis("most frequent prediction %", 0, min(100, 1.15 * max(_heights(curves)))),
+        notes=notes if stream else [*notes, *view.left_out],
     )
-
-
-_SHARE = axis("images met, % of the stream", 0, 102, values=range(0, 101, 20))
 
 
 def _epochs(last: float) -> Spec:
@@ -135,21 +116,14 @@ def _epochs(last: float) -> Spec:
     return axis("epoch", -0.02 * whole, whole * 1.02, values=ticks)
 
 
-def _along(
-    panel: Panel, found: Found, choices: Sequence[Choices], value: str, *, scale: float
-) -> list[Curve]:
+def _along(view: View, value: str, *, scale: float) -> list[Curve]:
     """A value in each part of a stream."""
-
-    def parts(result: Result) -> Sequence[float | None]:
-        return [getattr(span, value) for span in result.record.spans]
-
     curves = []
-    for chosen in choose(panel, found, choices=choices):
-        means = _means(chosen.results, parts)
+    for shown in view.chosen:
+        means = _means(shown.results, lambda r: [getattr(span, value) for span in r.record.spans])
         known = _known((100 * part / len(means), mean) for part, mean in enumerate(means, 1))
         points = [(share, scale * mean) for share, mean in known]
-        if points:
-            curves.append(Curve(setting_words(chosen.setting), chosen.setting.recipe, points))
+        curves += [Curve(shown.name, shown.setting.recipe, points)] if points else []
     return curves
 
 
@@ -165,22 +139,9 @@ def _span(curves: Sequence[Curve]) -> str:
     return f"{min(_heights(curves)):.1f} to {max(_heights(curves)):.1f}"
 
 
-def _of_each_batch(results: Sequence[Result]) -> float | None:
-    """The error of what learns nothing, with the statistics that curves have: of each batch."""
-    online = _mean([(result, result.online_error) for result in results])
-    return mean_error(results) if online is None else online
-
-
-def _from_the_start(result: Result) -> Sequence[float | None]:
-    return [result.record.errors.start, *result.record.errors.after_epoch]
-
-
-def _largest(result: Result) -> Sequence[float | None]:
-    record = result.record
-    return [each.largest for each in (record.start_balance, *record.balance)]
-
-
-def _means(results: Sequence[Result], values: _Values) -> list[float | None]:
+def _means(
+    results: Sequence[Result], values: Callable[[Result], Sequence[float | None]]
+) -> list[float | None]:
     """The mean at each place, of the results that go as far as any; None where one has nothing.
 
     Of some of them it would be of other images than the mean at the next place.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from acclimate.bench.record import Result
@@ -16,10 +16,10 @@ from acclimate.report.settings import (
     mean_over_shifts,
     panel_words,
     setting_words,
-)
+)  # fmt: skip
 from acclimate.table import Table, number_entry
 
-__all__ = ["rate_figure", "rate_groups", "rate_of"]
+__all__ = ["rate_figure", "rate_grid", "rate_groups", "rate_of"]
 
 _COLUMNS, _ROWS = 8, 12
 _FULL = 0.25
@@ -51,7 +51,7 @@ def rate_groups(panel: Panel, found: Found) -> list[tuple[str, list[Result]]]:
     return [
         (f"{setting_words(setting)}, {name}", results)
         for setting, results in by_rest.items()
-        if len({rate_of(result) for result in results if usable(result)}) > 1
+        if len({rate_of(result) for result in results if _usable(result)}) > 1
     ]
 
 
@@ -63,19 +63,11 @@ def rate_figure(title: str, results: Sequence[Result]) -> Figure:
     shown, drawn = _some(epochs, _COLUMNS), _some(rates, _ROWS)
     worse = sum(mean.error > mean.unadapted for mean in grid.values())
     rows = [
-        [
-            number_entry(rate, text=f"{rate:g}"),
-            number_entry(epoch, digits=0),
-            number_entry(grid[rate, epoch].error),
-            number_entry(grid[rate, epoch].start),
-            number_entry(grid[rate, epoch].unadapted),
-            number_entry(grid[rate, epoch].runs, digits=0),
-            number_entry(grid[rate, epoch].collapsed, digits=0),
-        ]
-        for rate in rates
-        for epoch in epochs
-        if (rate, epoch) in grid
-    ]
+        [number_entry(rate, text=f"{rate:g}"), number_entry(epoch, digits=0),
+         *map(number_entry, (mean.error, mean.start, mean.unadapted)),
+         number_entry(mean.runs, digits=0), number_entry(mean.collapsed, digits=0)]
+        for (rate, epoch), mean in sorted(grid.items())
+    ]  # fmt: skip
     left_out = len(rates) * len(epochs) - len(drawn) * len(shown)
     notes = [f"{left_out} of the places are not drawn, only listed."] if left_out else []
     if unlike:
@@ -86,23 +78,16 @@ def rate_figure(title: str, results: Sequence[Result]) -> Figure:
         description="Mean top-1 error by learning rate and number of epochs, yellow where "
         "learning lowered it and purple where learning raised it. "
         f"{worse} of {len(grid)} are worse than unadapted.",
-        spec=_drawn(grid, drawn, shown),
+        spec=_drawn(grid, rates=drawn, epochs=shown),
         table=Table(
             name="learning-rate-by-epoch",
             title=f"{title}: top-1 error % by learning rate and epoch",
-            header=[
-                "learning rate",
-                "epochs",
-                "error %",
-                "start %",
-                "unadapted %",
-                "runs",
-                "collapsed",
-            ],
+            header=["learning rate", "epochs", "error %", "start %", "unadapted %", "runs",
+                    "collapsed"],
             rows=rows,
             notes=notes,
         ),
-    )
+    )  # fmt: skip
 
 
 def _some(values: Sequence[_T], most: int) -> list[_T]:
@@ -112,24 +97,6 @@ def _some(values: Sequence[_T], most: int) -> list[_T]:
     last = len(values) - 1
     places = dict.fromkeys(round(last * part / (most - 1)) for part in range(most))
     return [values[place] for place in places]
-
-
-def _drawn(grid: Grid, rates: Sequence[float], epochs: Sequence[int]) -> Spec:
-    cells = [(rate, epoch) for rate in rates for epoch in epochs if (rate, epoch) in grid]
-    rows = []
-    for rate, epoch in cells:
-        mean = grid[rate, epoch]
-        rows.append({
-            "rate": rate_words(rate), "epochs": str(epoch), "error": round(mean.error, 2),
-            "start": round(mean.start, 2), "unadapted": round(mean.unadapted, 2),
-            "collapsed": f"{mean.collapsed} of {mean.runs}", "worse": mean.error > mean.unadapted,
-            "words": f"{mean.error:.1f}{'†' if mean.collapsed else ''}",
-        })  # fmt: skip
-    fallen = any(mean.collapsed for mean in grid.values())
-    title = ["epochs", *(["† somewhere fewer than half of the classes in use"] if fallen else [])]
-    # The same in all figures: a point that was lost must not look like the collapse of another.
-    most = _FULL * max(mean.start for mean in grid.values()) or 1.0
-    return heat_map(rows, most=most, title=title)
 
 
 class _Mean(NamedTuple):
@@ -145,8 +112,29 @@ class _Mean(NamedTuple):
     collapsed: int
 
 
-Grid: TypeAlias = dict[tuple[float, int], _Mean]
-_Runs: TypeAlias = dict[tuple[float, int], list[tuple[Result, tuple[float, float, float, bool]]]]
+Grid: TypeAlias = Mapping[tuple[float, int], _Mean]
+_Run: TypeAlias = tuple[str | None, int]
+"""A shift and a seed."""
+_Reached: TypeAlias = tuple[Result, float, float, float]
+"""A run, its error after an epoch, of the source model, and with nothing learnt."""
+
+
+def _drawn(grid: Grid, *, rates: Sequence[float], epochs: Sequence[int]) -> Spec:
+    cells = [
+        {
+            "rate": rate_words(rate), "epochs": str(epoch), "error": round(mean.error, 2),
+            "start": round(mean.start, 2), "unadapted": round(mean.unadapted, 2),
+            "collapsed": f"{mean.collapsed} of {mean.runs}", "worse": mean.error > mean.unadapted,
+            "words": f"{mean.error:.1f}{'†' if mean.collapsed else ''}",
+        }
+        for (rate, epoch), mean in sorted(grid.items())
+        if rate in rates and epoch in epochs
+    ]  # fmt: skip
+    fallen = any(mean.collapsed for mean in grid.values())
+    title = ["epochs", *(["† somewhere fewer than half of the classes in use"] if fallen else [])]
+    # The same in all figures: a point that was lost must not look like the collapse of another.
+    most = _FULL * max(mean.start for mean in grid.values()) or 1.0
+    return heat_map(cells, most=most, title=title)
 
 
 def rate_of(result: Result) -> float | None:
@@ -156,13 +144,10 @@ def rate_of(result: Result) -> float | None:
     return float(rate) if isinstance(rate, int | float) and rate > 0 else None
 
 
-def usable(result: Result) -> bool:
+def _usable(result: Result) -> bool:
     """Whether a run can stand in a grid."""
-    return (
-        rate_of(result) is not None
-        and result.unadapted_error is not None
-        and any(error is not None for error in result.record.errors.after_epoch)
-    )
+    scored = any(error is not None for error in result.record.errors.after_epoch)
+    return scored and result.unadapted_error is not None and rate_of(result) is not None
 
 
 def rate_grid(results: Sequence[Result]) -> tuple[Grid, int]:
@@ -170,47 +155,30 @@ def rate_grid(results: Sequence[Result]) -> tuple[Grid, int]:
 
     All are of the same shifts and seeds; how many places were left out, not having all of these.
     """
-    longest: dict[tuple[float, str | None, int], Result] = {}
+    longest: dict[tuple[float, _Run], Result] = {}
     for result in results:
-        rate = rate_of(result)
-        if rate is None or not usable(result):
-            continue
-        run = (rate, result.job.shift, result.job.seed)
-        longest[run] = max(longest.get(run, result), result, key=_epochs)
-    gathered: _Runs = {}
-    for (rate, _, _), result in longest.items():
-        states = states_of(result)
+        rate, run = rate_of(result), (result.job.shift, result.job.seed)
+        if rate is not None and _usable(result):
+            longest[rate, run] = max(longest.get((rate, run), result), result, key=_epochs)
+    reached: dict[tuple[float, int], dict[_Run, _Reached]] = {}
+    for (rate, run), result in longest.items():
+        source, start = result.unadapted_error, result.record.errors.start
         for epoch, error in enumerate(result.record.errors.after_epoch, 1):
-            if error is not None and result.unadapted_error is not None:
-                start = result.record.errors.start
-                source = result.unadapted_error
+            if error is not None and source is not None:
                 began = source if start is None else start
-                found = (error, source, began, states[epoch].collapsed)
-                gathered.setdefault((rate, epoch), []).append((result, found))
-    grid = {
-        place: _Mean(
-            error=mean_over_shifts((run, found[0]) for run, found in runs),
-            unadapted=mean_over_shifts((run, found[1]) for run, found in runs),
-            start=mean_over_shifts((run, found[2]) for run, found in runs),
-            runs=len(runs),
-            collapsed=sum(found[3] for _, found in runs),
-        )
-        for place, runs in _on_the_same(gathered).items()
-    }
-    return grid, len(gathered) - len(grid)
-
-
-def _on_the_same(gathered: _Runs) -> _Runs:
-    ran = {
-        place: frozenset((run.job.shift, run.job.seed) for run, _ in runs)
-        for place, runs in gathered.items()
-    }
-    on = fullest(ran.values())
-    return {
-        place: [each for each in runs if (each[0].job.shift, each[0].job.seed) in on]
-        for place, runs in gathered.items()
-        if on <= ran[place]
-    }
+                reached.setdefault((rate, epoch), {})[run] = (result, error, source, began)
+    on = fullest(map(frozenset, reached.values()))
+    grid = {}
+    for place, by_run in reached.items():
+        if by_run.keys() >= on:
+            runs = [each for run, each in by_run.items() if run in on]
+            results, *numbers = zip(*runs, strict=True)
+            error, unadapted, start = (
+                mean_over_shifts(zip(results, each, strict=True)) for each in numbers
+            )
+            collapsed = sum(states_of(result)[place[1]].collapsed for result in results)
+            grid[place] = _Mean(error, unadapted, start, len(results), collapsed)
+    return grid, len(reached) - len(grid)
 
 
 def _epochs(result: Result) -> int:
