@@ -20,9 +20,9 @@ from acclimate.errors import AcclimateError
 from acclimate.table import Table, number_entry
 
 __all__ = [
-    "CHANGE", "DARK", "ERROR", "LIGHT", "PLAIN", "SERIES", "Curve", "Figure", "Look", "Spec",
-    "axis", "browser_script", "dumbbells", "heat_map", "lines", "nth_look", "padded", "placed",
-    "png", "scatter", "svg", "why_no_charts",
+    "CHANGE", "CLICKED", "DARK", "ERROR", "FADED", "GREY", "LIGHT", "PLAIN", "SERIES", "Curve",
+    "Figure", "Look", "Spec", "axis", "browser_script", "by_line", "grey_line", "lines", "nth_look",
+    "padded", "placed", "png", "svg", "why_no_charts",
 ]  # fmt: skip
 
 Spec: TypeAlias = dict[str, Any]
@@ -34,8 +34,7 @@ CHANGE = ("#542788", "#998ec3", "#f2f0ea", "#f5cf4d", "#d99a00")
 """Worse (purple), as before, better (yellow)."""
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 """For lines and dots, by Okabe and Ito."""
-_GREY = "#888888"
-_WORSE = "#c2185b"
+GREY = "#888888"
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _DASHES = ([1, 0], [8, 3], [4, 3], [10, 3, 2, 3], [2, 2], [6, 2, 2, 2, 2, 2])
 _FONTS = "system-ui, 'DejaVu Sans', 'Noto Sans', 'Liberation Sans', Arial, Helvetica, sans-serif"
@@ -101,7 +100,7 @@ class Look(NamedTuple):
     dash: tuple[int, ...]
 
 
-PLAIN = Look(_GREY, "circle", (1, 0))
+PLAIN = Look(GREY, "circle", (1, 0))
 """Of the unadapted model."""
 
 
@@ -153,22 +152,22 @@ def placed(x: Spec, y: Spec) -> Spec:
     return {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
 
 
-def _series(names: Sequence[str], drawn: Sequence[Look]) -> dict[str, Spec]:
+def by_line(drawn: Mapping[str, Look]) -> dict[str, Spec]:
     """Colour, marks and dashes by the field ``line``, with one legend, to be clicked."""
     ranges = {
-        "color": [look.colour for look in drawn],
-        "shape": [look.shape for look in drawn],
-        "strokeDash": [list(look.dash) for look in drawn],
+        "color": [look.colour for look in drawn.values()],
+        "shape": [look.shape for look in drawn.values()],
+        "strokeDash": [list(look.dash) for look in drawn.values()],
     }
     return {
         channel: {"field": "line", "type": "nominal", "title": None,
-                  "scale": {"domain": list(names), "range": values}}
+                  "scale": {"domain": list(drawn), "range": values}}
         for channel, values in ranges.items()
     }  # fmt: skip
 
 
-_CLICKED = {"name": "clicked", "select": {"type": "point", "fields": ["line"]}, "bind": "legend"}
-_FADED = {"condition": {"param": "clicked", "value": 1}, "value": 0.1}
+CLICKED = {"name": "clicked", "select": {"type": "point", "fields": ["line"]}, "bind": "legend"}
+FADED = {"condition": {"param": "clicked", "value": 1}, "value": 0.1}
 
 
 def lines(
@@ -187,14 +186,13 @@ def lines(
 
     With ``diagonal``, a line from zero to there and there.
     """
-    by_name = {curve.name: drawn[curve.recipe] for curve in curves}
     both = any(curve.online for curve in curves)
     points = [
         (curve.name, "online" if curve.online else "after", a, b)
         for curve in curves
         for a, b in curve.points
     ]
-    of = _series(list(by_name), list(by_name.values()))
+    of = by_line({curve.name: drawn[curve.recipe] for curve in curves})
     after, online = ({"filter": f"datum.kind == '{kind}'"} for kind in ("after", "online"))
     tooltip = [
         {"field": "line", "title": "line"},
@@ -202,18 +200,18 @@ def lines(
         {"field": "x", "title": x["title"], "format": ".4~g"},
         {"field": "y", "title": y["title"], "format": ".2f"},
     ]
-    marks = {**placed(x, y), "color": of["color"], "opacity": _FADED, "tooltip": tooltip}
+    marks = {**placed(x, y), "color": of["color"], "opacity": FADED, "tooltip": tooltip}
     spec: Spec = {
         "width": "container",
         "height": 230,
         "data": {"values": [{"line": line, "kind": kind, "x": round(a, 3), "y": round(b, 3)}
                             for line, kind, a, b in points]},
         "layer": [
-            *([_grey_line([(0, 0), (diagonal, diagonal)], x, y)] if diagonal else []),
+            *([grey_line([(0, 0), (diagonal, diagonal)], x, y)] if diagonal else []),
             # Of layers with one legend, it is clicked where it is made: in the first.
-            {"params": [_CLICKED], "transform": [after], "mark": {"type": "line", "clip": True},
+            {"params": [CLICKED], "transform": [after], "mark": {"type": "line", "clip": True},
              "encoding": {**placed(x, y), "color": of["color"], "strokeDash": of["strokeDash"],
-                          "opacity": _FADED}},
+                          "opacity": FADED}},
             *([{"transform": [online],
                 "mark": {"type": "line", "clip": True, "strokeDash": [2, 3], "strokeWidth": 1.5,
                          "point": {"size": 18}}, "encoding": marks}] if both else []),
@@ -236,116 +234,13 @@ def lines(
     return Figure(name=name, title=title, description=description, spec=spec, table=table)
 
 
-def _grey_line(points: Sequence[tuple[float, float]], x: Spec, y: Spec) -> Spec:
+def grey_line(points: Sequence[tuple[float, float]], x: Spec, y: Spec) -> Spec:
     """A dashed line to compare with, as a layer."""
     return {
         "data": {"values": [{"x": a, "y": b} for a, b in points]},
-        "mark": {"type": "line", "color": _GREY, "strokeDash": [4, 4], "strokeWidth": 1},
+        "mark": {"type": "line", "color": GREY, "strokeDash": [4, 4], "strokeWidth": 1},
         "encoding": placed(x, y),
     }
-
-
-def dumbbells(
-    series: Mapping[str, Mapping[str, float]], drawn: Mapping[str, Look], *, rows: Sequence[str]
-) -> Spec:
-    """A dot for each series in each of the rows."""
-    values: list[Spec] = [
-        {"line": name, "row": row, "value": round(errors[row], 3)}
-        for row in rows
-        for name, errors in series.items()
-        if row in errors
-    ]
-    low, high = padded([each["value"] for each in values], least=0.0)
-    x, of = axis("top-1 error %", low, high), _series(list(series), [drawn[n] for n in series])
-    y = {"field": "row", "type": "nominal", "title": None, "sort": None,
-         "scale": {"paddingInner": 0.35, "paddingOuter": 0.2},
-         "axis": {"labelLimit": 120, "grid": False}}  # fmt: skip
-    tooltip = [
-        {"field": "row", "title": "corruption"},
-        {"field": "line", "title": "recipe"},
-        {"field": "value", "title": "error %", "format": ".1f"},
-    ]
-    ends = [{"op": op, "field": "value", "as": op} for op in ("min", "max")]
-    return {
-        "width": "container",
-        "height": max(24, 5 * len(series)) * len(rows),
-        "data": {"values": values},
-        "encoding": {"y": y},
-        "layer": [
-            {"transform": [{"aggregate": ends, "groupby": ["row"]}],
-             "mark": {"type": "rule", "color": _GREY, "opacity": 0.4, "strokeWidth": 3},
-             "encoding": {"x": {"field": "min", **x}, "x2": {"field": "max"}}},
-            # A little apart: of two with the same error the one below would not be seen.
-            {"params": [_CLICKED], "mark": {"type": "point", "filled": True, "size": 75},
-             "encoding": {"x": {"field": "value", **x},
-                          "yOffset": {"field": "line", "type": "nominal", "sort": list(series)},
-                          "color": of["color"], "shape": of["shape"], "opacity": _FADED,
-                          "tooltip": tooltip}},
-        ],
-    }  # fmt: skip
-
-
-def heat_map(rows: Sequence[Spec], *, most: float, title: Sequence[str]) -> Spec:
-    """Cells by epoch and learning rate: colour follows the gain, full at ``most`` either way.
-
-    ``rows`` have the words of ``epochs`` and ``rate`` (highest last), the errors ``error``,
-    ``start`` and ``unadapted``, whether that is ``worse``, and the ``words`` to write.
-    """
-    epochs = sorted({row["epochs"] for row in rows}, key=int)
-    place = {
-        "x": {"field": "epochs", "type": "ordinal", "sort": epochs, "title": list(title),
-              "axis": {"labelAngle": 0}},
-        "y": {"field": "rate", "type": "ordinal", "sort": None, "title": "learning rate"},
-    }  # fmt: skip
-    scale = {"domain": [-most, -most / 2, 0, most / 2, most], "range": list(CHANGE),
-             "interpolate": "rgb", "clamp": True}  # fmt: skip
-    tooltip = {"rate": "learning rate", "epochs": "epoch", "error": "error %", "start": "start %",
-            "unadapted": "unadapted %", "collapsed": "collapsed"}  # fmt: skip
-    frame: Spec = {
-        "transform": [{"filter": "datum.worse"}],
-        "mark": {"type": "rect", "fill": None, "strokeWidth": 2},
-        "encoding": {"stroke": {"datum": "worse than the unadapted model", "type": "nominal",
-                                "scale": {"range": [_WORSE]}}},
-    }  # fmt: skip
-    return {
-        "width": "container",
-        "height": 34 * len({row["rate"] for row in rows}),
-        "data": {"values": list(reversed(rows))},
-        "transform": [{"calculate": "datum.start - datum.error", "as": "gain"}],
-        "encoding": place,
-        "layer": [
-            {"mark": "rect",
-             "encoding": {"fill": {"field": "gain", "type": "quantitative", "scale": scale,
-                                   "legend": None},
-                          "tooltip": [{"field": f, "title": t} for f, t in tooltip.items()]}},
-            *([frame] if any(row["worse"] for row in rows) else []),
-            {"mark": {"type": "text", "fontSize": 11},
-             "encoding": {"text": {"field": "words"},
-                          "color": {"condition": {"test": f"datum.gain < {-0.6 * most}",
-                                                  "value": "#ffffff"}, "value": "#222222"}}},
-        ],
-    }  # fmt: skip
-
-
-def scatter(rows: Sequence[Spec], *, groups: Sequence[str]) -> Spec:
-    """Dots of ``published`` against ``measured``, by ``line``; on the diagonal both agree."""
-    low, high = padded([row[k] for row in rows for k in ("published", "measured")], least=0.0)
-    of = _series(groups, [nth_look(number) for number in range(len(groups))])
-    x, y = (axis(f"{name} %", low, high) for name in ("published", "measured"))
-    tooltip = [{"field": "label", "title": "cell"}, {"field": "line", "title": "version"},
-            {"field": "published"}, {"field": "measured", "format": ".1f"}]  # fmt: skip
-    return {
-        "width": "container",
-        "height": 340,
-        "data": {"values": list(rows)},
-        "layer": [
-            _grey_line([(low, low), (high, high)], x, y),
-            {"params": [_CLICKED], "mark": {"type": "point", "filled": True, "size": 50},
-             "encoding": {"x": {"field": "published", **x}, "y": {"field": "measured", **y},
-                          "color": of["color"], "shape": of["shape"], "opacity": _FADED,
-                          "tooltip": tooltip}},
-        ],
-    }  # fmt: skip
 
 
 def why_no_charts() -> str | None:

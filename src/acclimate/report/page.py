@@ -10,23 +10,28 @@ from acclimate.bench import Condition, Store
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
 from acclimate.errors import AcclimateError
-from acclimate.report.calibration import reliability_figure
 from acclimate.report.charts import DARK, LIGHT, Figure, browser_script, why_no_charts
 from acclimate.report.choices import by_shift_table, choices_table, file_name, regret_table
-from acclimate.report.details import (
+from acclimate.report.figures import (
+    balance_figure,
+    dumbbell_figure,
+    error_figure,
+    rate_figure,
+    rate_groups,
+    reliability_figure,
+)
+from acclimate.report.practices import Practice, practices
+from acclimate.report.published import PublishedPoint, published_figure, published_points
+from acclimate.report.settings import Found, Panel, View, panels, view
+from acclimate.report.tables import (
     data_table,
     failures_table,
     notes_table,
     recipes_in_full,
     runs_table,
-)  # fmt: skip
-from acclimate.report.headline import settings_tables
-from acclimate.report.over_time import balance_figure, error_figure
-from acclimate.report.practices import Practice, practices
-from acclimate.report.published import PublishedPoint, published_figure, published_points
-from acclimate.report.rates import rate_figure, rate_groups
-from acclimate.report.settings import Found, Panel, View, panels, view
-from acclimate.report.shifts import dumbbell_figure, shift_tables
+    settings_tables,
+    shift_tables,
+)
 from acclimate.table import Table
 from acclimate.text import counted
 

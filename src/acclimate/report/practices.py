@@ -11,7 +11,7 @@ from acclimate.bench.choices import Choices
 from acclimate.bench.job import UNADAPTED
 from acclimate.bench.record import Result
 from acclimate.report.choices import State, given_for, judged, searched_values
-from acclimate.report.rates import rate_of
+from acclimate.report.figures import rate_of
 from acclimate.report.settings import Found, Runs, Setting, compared, panel_words
 from acclimate.text import option_words
 

@@ -16,7 +16,8 @@ from acclimate.paper import Available, Scope, measured, plan_cell
 from acclimate.paper.plan import longest_runs
 from acclimate.paper.tables import tables
 from acclimate.parts.base import PARTS
-from acclimate.report.charts import Figure, scatter
+from acclimate.report import charts
+from acclimate.report.charts import Figure, Spec, axis, padded
 from acclimate.report.settings import Shown
 from acclimate.table import Table, number_entry
 
@@ -144,19 +145,39 @@ def published_figure(points: Sequence[PublishedPoint]) -> Figure | None:
         header=["cell", "published", "measured", "difference", "version"],
         rows=rows,
     )
-    drawn = [
+    return Figure(
+        name="published-and-measured",
+        title=f"{len(points):,} numbers of the paper, published and measured",
+        description=_apart(points),
+        spec=_scatter(points),
+        table=table.first(_LISTED, rest="acclimate reproduce shows whole tables"),
+    )
+
+
+def _scatter(points: Sequence[PublishedPoint]) -> Spec:
+    values = [
         {"label": p.label, "published": p.published, "measured": p.measured,
          "line": p.small or "whole"}
         for p in points
     ]  # fmt: skip
     groups = [small or "whole" for small in sorted({p.small for p in points})]
-    return Figure(
-        name="published-and-measured",
-        title=f"{len(points):,} numbers of the paper, published and measured",
-        description=_apart(points),
-        spec=scatter(drawn, groups=groups),
-        table=table.first(_LISTED, rest="acclimate reproduce shows whole tables"),
-    )
+    of = charts.by_line({group: charts.nth_look(number) for number, group in enumerate(groups)})
+    low, high = padded([n for p in points for n in (p.published, p.measured)], least=0.0)
+    x, y = (axis(f"{name} %", low, high) for name in ("published", "measured"))
+    tooltip = [{"field": "label", "title": "cell"}, {"field": "line", "title": "version"},
+               {"field": "published"}, {"field": "measured", "format": ".1f"}]  # fmt: skip
+    return {
+        "width": "container",
+        "height": 340,
+        "data": {"values": values},
+        "layer": [
+            charts.grey_line([(low, low), (high, high)], x, y),
+            {"params": [charts.CLICKED], "mark": {"type": "point", "filled": True, "size": 50},
+             "encoding": {"x": {"field": "published", **x}, "y": {"field": "measured", **y},
+                          "color": of["color"], "shape": of["shape"], "opacity": charts.FADED,
+                          "tooltip": tooltip}},
+        ],
+    }  # fmt: skip
 
 
 def _apart(points: Sequence[PublishedPoint]) -> str:

@@ -350,10 +350,7 @@ def side_by_side(chosen: Sequence[Shown]) -> tuple[list[Shown], list[str]]:
 
 def _of_like_seeds(results: Sequence[Result]) -> list[Result]:
     """Of the seeds that ran on the most, and on the same."""
-    ran: dict[int, set[tuple[str | None, int | None]]] = {}
-    for result in results:
-        ran.setdefault(result.job.seed, set()).add(_place(result))
-    alike = like({seed: frozenset(places) for seed, places in ran.items()})
+    alike = on_the_same(by_seeds((result.job.seed, *_place(result), 0.0) for result in results))
     return [result for result in results if result.job.seed in alike]
 
 

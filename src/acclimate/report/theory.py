@@ -45,10 +45,6 @@ Step: TypeAlias = Callable[[], object]
 """What is called after a panel."""
 
 
-def _no_step() -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class TheoryFigure:
     """A figure to be computed; ``draw`` calls a step so many times."""
@@ -86,7 +82,7 @@ def theory_page() -> str:
     return page
 
 
-def phase_figure(series: Sequence[Settings], step: Step = _no_step, *, title: str) -> Spec:
+def phase_figure(series: Sequence[Settings], step: Step = lambda: None, *, title: str) -> Spec:
     """A row for each method, a column for each setting: the error of the model, and the line.
 
     A single setting has its two methods side by side.
@@ -160,7 +156,7 @@ def real_network_figure(
     }
 
 
-def trajectory_figure(step: Step = _no_step) -> Spec:
+def trajectory_figure(step: Step = lambda: None) -> Spec:
     """An output over the steps, for student temperatures on both sides of the lines; τt = 1."""
     steps, ratios = 2_000, (0.25, 0.45, 0.55, 0.7, 1.1, 3.0)
     x, y = axis("step", 1, steps, log=True), axis("output y_k", -0.5, 2)
@@ -198,7 +194,7 @@ _CASES = (
 _STARTS = ((0.5, -0.5), (0.9, 0.3), (-0.4, 1.3), (-1.2, -0.9), (1.3, -1.2))
 
 
-def field_figure(step: Step = _no_step) -> Spec:
+def field_figure(step: Step = lambda: None) -> Spec:
     """Where the outputs are pulled from everywhere, and paths from five starts; τt = 1."""
     places = np.linspace(-1.35, 1.35, 15)
     at = np.stack(np.meshgrid(places, places), axis=-1).reshape(-1, 2)

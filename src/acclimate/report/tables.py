@@ -1,25 +1,27 @@
-"""The first tables: a row for each model and recipe, before and after; and every setting."""
+"""The tables of a report: before and after, by corruption, and how it was run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any, TypeAlias
 
-from acclimate.bench import Cell, Condition, Store, pivot
+from acclimate.bench import Cell, Condition, Store, corruption_table, pivot
 from acclimate.bench import Table as ResultTable
 from acclimate.bench.job import UNADAPTED
 from acclimate.bench.record import Result
 from acclimate.bench.store import COLUMNS, Frame, row_of
 from acclimate.bench.table import needed
-from acclimate.report.settings import Shown
+from acclimate.report.settings import Found, Shown
 from acclimate.table import Entry, Table, number_entry
-from acclimate.text import option_words
+from acclimate.text import counted, option_words
 
 __all__ = [
-    "COVERAGE", "GROUPS", "constant_words", "covered_entry", "dimension_entry", "done_in",
-    "settings_tables",
+    "data_table", "failures_table", "notes_table", "recipes_in_full", "runs_table",
+    "settings_tables", "shift_tables",
 ]  # fmt: skip
 
 GROUPS = {"test": "test", "none": "clean or other", "dev": "hold-out"}
@@ -46,7 +48,7 @@ _Key: TypeAlias = tuple[Any, ...]
 _Columns: TypeAlias = Mapping[str, Any]
 
 
-def done_in(group: str, where: Sequence[Condition]) -> list[Condition]:
+def _done_in(group: str, where: Sequence[Condition]) -> list[Condition]:
     """Conditions for the done results of a group of corruptions."""
     return [*where, Condition("status", ("done",)), Condition("group", (group,))]
 
@@ -73,7 +75,7 @@ def settings_tables(
     rows = {key: [line[name] for name in header] for key, line in lines.items()}
     first = (_columns(each.results[0]) for each in chosen)
     picked = dict.fromkeys((_group(row), *(row[name] for name in names)) for row in first)
-    same = constant_words(whole)
+    same = _constant(whole)
     why = sorted({each.why for each in chosen if each.why != "the only setting"})
     how = [f"Of several settings of a recipe: {'; or '.join(why)}."] if why else []
     missing = [COVERAGE] if "coverage" in header else []
@@ -120,7 +122,7 @@ def _lines(
     own = [row for row in mixed if _group(row) == group]
 
     def frame(value: str) -> Frame:
-        return _with(store.select(needed(value), done_in(group, where)), own)
+        return _with(store.select(needed(value), _done_in(group, where)), own)
 
     errors = frame("error")
     if not len(errors):
@@ -138,19 +140,19 @@ def _lines(
         if own_source.value is not None and not _covers_as(source, cell):
             source = own_source
         entries = {
-            **{name: dimension_entry(name, about[name]) for name in _ROWS},
+            **{name: _dimension(name, about[name]) for name in _ROWS},
             # Nothing is drawn where nothing is adapted.
-            "unadapted %": covered_entry(replace(source, std=None), cell),
-            "BN %": covered_entry(baselines.beside(key, "bn"), cell),
-            "online %": covered_entry(online.cell(key), cell),
-            "after %": covered_entry(cell, cell),
+            "unadapted %": _covered(replace(source, std=None), cell),
+            "BN %": _covered(baselines.beside(key, "bn"), cell),
+            "online %": _covered(online.cell(key), cell),
+            "after %": _covered(cell, cell),
             "relative reduction %": _reduction(source, cell, about["recipe"]),
             "coverage": cell.missing or "all",
             "seeds": number_entry(cell.seeds or None, digits=0),
             "labelled images": number_entry(cell.images, digits=0),
             "corruptions": _images(group, baselines.places[key]),
-            **{name: dimension_entry(name, about[name]) for name in names if name not in _ROWS},
-            "mCE %": covered_entry(mce.cell(key), cell),
+            **{name: _dimension(name, about[name]) for name in names if name not in _ROWS},
+            "mCE %": _covered(mce.cell(key), cell),
         }
         yield tuple(about[name] for name in names), entries
 
@@ -209,7 +211,7 @@ def _reduction(source: Cell, cell: Cell, recipe: str) -> Entry:
     return number_entry(100 * (source.value - cell.value) / source.value)
 
 
-def covered_entry(cell: Cell, row: Cell) -> Entry:
+def _covered(cell: Cell, row: Cell) -> Entry:
     """A number; what it covers stands beside it only where that is not what its row covers."""
     if cell.value is None:
         return "–"
@@ -228,10 +230,10 @@ def _covers_as(one: Cell, other: Cell) -> bool:
     )
 
 
-def dimension_entry(name: str, value: Any) -> Entry:
+def _dimension(name: str, value: Any) -> Entry:
     """What tells a row apart, in words.
 
-    >>> dimension_entry("options", '{"epochs":5}'), dimension_entry("images", None)
+    >>> _dimension("options", '{"epochs":5}'), _dimension("images", None)
     ('epochs=5', 'all')
     """
     if name == "options":
@@ -241,7 +243,7 @@ def dimension_entry(name: str, value: Any) -> Entry:
     return number_entry(value, digits=0) if isinstance(value, int) else str(value)
 
 
-def constant_words(table: ResultTable) -> list[str]:
+def _constant(table: ResultTable) -> list[str]:
     """What is the same in all of a table."""
     words = []
     for name, value in table.constant.items():
@@ -250,3 +252,166 @@ def constant_words(table: ResultTable) -> list[str]:
         told = option_words(json.loads(value).items()) if name == "options" else value
         words.append(f"{value:,} images of each shift" if name == "images" else f"{name} {told}")
     return [f"Throughout: {', '.join(words)}."] if words else []
+
+
+def shift_tables(store: Store, where: Sequence[Condition] = ()) -> list[Table]:
+    """A column for each corruption, a row for each setting; a table for each group of them."""
+    tables = (_shift_table(store, where, group) for group in GROUPS)
+    return [table for table in tables if table is not None]
+
+
+def _shift_table(store: Store, where: Sequence[Condition], group: str) -> Table | None:
+    frame = store.select(needed("error", ["corruption"]), _done_in(group, where))
+    if not len(frame):
+        return None
+    shown = corruption_table(frame)
+    rows: list[list[Entry]] = []
+    coverage: list[str] = []
+    partial = False
+    for key in shown.row_keys:
+        cells = [shown.cell(key, column) for column in shown.column_keys]
+        there = [cell for cell in cells if cell.value is not None]
+        first = (there or cells)[0]
+        entries = [_dimension(*pair) for pair in zip(shown.rows, key, strict=True)]
+        rows.append([*entries, *(_covered(cell, first) for cell in cells)])
+        coverage.append(first.missing or "all")
+        partial = partial or any(cell.missing for cell in there)
+    header = [*shown.rows, *(column[0] or "clean" for column in shown.column_keys)]
+    if set(coverage) != {"all"}:
+        rows = [[*row, words] for row, words in zip(rows, coverage, strict=True)]
+        header.append("coverage")
+    severities = ", ".join(map(str, shown.severities))
+    return Table(
+        name="by-corruption" if group == "test" else f"by-corruption-{GROUPS[group].split()[0]}",
+        title=f"Top-1 error % of the model returned, {GROUPS[group]} images"
+        + (f", severity {severities}" if severities else ""),
+        header=header,
+        rows=rows,
+        notes=[*_constant(shown), *([COVERAGE] if partial else [])],
+    )
+
+
+_RUNS, _DATA, _FAILURES, _RECIPES, _NOTES = 250, 150, 100, 40, 50
+_PEAK = "On the CPU the peak is of the process since it began, not of the job alone."
+_ELSEWHERE = "acclimate results STORE --export all.csv has them all"
+
+
+def runs_table(found: Found) -> Table:
+    """A row for each setting on each panel."""
+    rows: list[list[Entry]] = []
+    versions: Counter[str] = Counter()
+    for panel, settings in found.items():
+        for setting, results in settings.items():
+            records = [result.record for result in results]
+            seconds = [r.seconds for r in records if r.seconds is not None]
+            memory = [r.memory for r in records if r.memory is not None]
+            versions.update(
+                ", ".join(f"{name} {version}" for name, version in sorted(own.items()))
+                for own in (r.versions for r in records)
+                if own
+            )
+            rows.append([
+                panel.model, panel.dataset,
+                ", ".join(filter(None, (panel.group, panel.order))) or "–",
+                setting.recipe, option_words(setting.options, none="–"),
+                _count(len(results)), _range([result.job.seed for result in results]),
+                _count(len({result.job.shift for result in results})),
+                _count(sum(r.labelled or 0 for r in records)),
+                _few(r.batch_size for r in records), _few(r.device for r in records),
+                number_entry(fmean(seconds) if seconds else None, digits=2),
+                number_entry(sum(seconds) / 60 if seconds else None),
+                number_entry(max(memory) / 1e6 if memory else None, digits=0),
+            ])  # fmt: skip
+    named = [f"Versions of {counted(n, 'result')}: {v}." for v, n in versions.most_common(3)]
+    more = len(versions) - len(named)
+    others = [f"Results of {more} more sets of versions."] if more else []
+    return Table(
+        name="runs",
+        title="What was run, and what it took",
+        header=["model", "dataset", "corruptions", "recipe", "options", "results", "seeds",
+                "shifts", "labelled images", "batch", "device", "seconds each",
+                "minutes in all", "peak MB"],
+        rows=rows,
+        notes=[*named, *others, *([_PEAK] if any(row[10] == "cpu" for row in rows) else [])],
+    ).first(_RUNS, rest=_ELSEWHERE)  # fmt: skip
+
+
+def data_table(results: Sequence[Result]) -> Table:
+    """The images: a fingerprint over images and labels for each shift."""
+    seen = Counter(
+        (r.job.dataset, r.job.shift or "clean", r.job.split or "the first",
+         r.record.images or 0, (r.record.data or "not recorded")[:16],
+         r.record.preprocessing or "–")
+        for r in results
+    )  # fmt: skip
+    rows = [
+        [*where, number_entry(images or None, digits=0), data, words, _count(count)]
+        for (*where, images, data, words), count in sorted(seen.items())
+    ]
+    header = ["dataset", "shift", "split", "images", "fingerprint", "preprocessing", "results"]
+    title = "The images, by a fingerprint over images and labels"
+    table = Table(name="data", title=title, header=header, rows=rows)
+    return table.first(_DATA, rest=_ELSEWHERE)
+
+
+def recipes_in_full(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """The recipes that were run as JSON, each once, with a title; the most frequent first."""
+    recipes = (result.record.recipe for result in results)
+    seen = Counter(json.dumps(recipe, sort_keys=True) for recipe in recipes if recipe)
+    found = []
+    for text, count in seen.most_common(_RECIPES):
+        recipe = json.loads(text)
+        parts = (f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in recipe.items())
+        title = f"{recipe.get('name', 'recipe')}: {counted(count, 'result')}"
+        found.append((title, "{\n" + ",\n".join(parts) + "\n}"))  # a part to a line
+    left = len(seen) - len(found)
+    return [*found, (f"{left:,} more recipes are left out here", _ELSEWHERE)] if left else found
+
+
+def notes_table(results: Sequence[Result]) -> Table:
+    """The notes of the runs, and the guard's verdicts."""
+    seen: Counter[str] = Counter()
+    for result in results:
+        seen.update(result.record.notes)
+        if result.record.verdict:
+            seen[f"the guard's verdict: {result.record.verdict}"] += 1
+    rows = [[note, _count(count)] for note, count in seen.most_common()]
+    table = Table(name="notes", title="Notes of the runs", header=["note", "results"], rows=rows)
+    return table.first(_NOTES, rest=_ELSEWHERE)
+
+
+def failures_table(failed: Sequence[Result]) -> Table:
+    """Jobs without a result, by reason."""
+    by_reason: dict[str, list[Result]] = {}
+    for result in failed:
+        by_reason.setdefault(result.reason, []).append(result)
+    rows = [
+        [_count(len(results)), reason, _few(r.job.model for r in results),
+         _few(r.job.recipe for r in results), _few(r.job.shift or "clean" for r in results),
+         _few(option_words(r.job.options, none="–") for r in results),
+         _range([r.job.seed for r in results])]
+        for reason, results in sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    ]  # fmt: skip
+    return Table(
+        name="failed",
+        title=f"{len(failed):,} failed jobs, by reason",
+        header=["jobs", "reason", "models", "recipes", "shifts", "options", "seeds"],
+        rows=rows,
+        notes=["The same sweep runs them again."],
+    ).first(_FAILURES, rest=_ELSEWHERE)
+
+
+def _count(number: int) -> Entry:
+    return number_entry(number, digits=0)
+
+
+def _few(values: Iterable[object]) -> str:
+    """Three of the different values, and how many more there are."""
+    ordered = sorted({str(value) for value in values if value is not None})
+    more = f", and {len(ordered) - 3} more" if len(ordered) > 3 else ""
+    return ", ".join(ordered[:3]) + more or "–"
+
+
+def _range(numbers: Sequence[int]) -> str:
+    each = sorted(set(numbers))
+    return ", ".join(map(str, each)) if len(each) < 6 else f"{each[0]}–{each[-1]} ({len(each)})"
