@@ -16,7 +16,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning, unknown_name
 
 __all__ = [
     "Registry",
-    "current_folder_importable",
+    "call_found",
     "find_object",
     "parse_assignments",
     "parse_value",
@@ -99,6 +99,18 @@ def find_object(reference: str, *, what: str = "function") -> Any:
             raise unknown_name(f"{what} in {module_name}", name, known)
         found = getattr(found, each)
     return found
+
+
+def call_found(function: Callable[[], Any], name: str) -> Any:
+    """What a user's function at ``name`` returns; it may import from the current folder."""
+    try:
+        with current_folder_importable():
+            return function()
+    except AcclimateError:
+        raise
+    except Exception as error:
+        failed = f"{type(error).__name__}: {error}"
+        raise AcclimateError(f"{name}, called without arguments, failed: {failed}") from error
 
 
 @contextmanager

@@ -206,7 +206,7 @@ def test_what_was_done_before_a_failure_is_not_done_again(images, tmp_path, monk
 
     out, shifts = tmp_path / "scores", jobs_run(monkeypatch)
     monkeypatch.setattr(running, "evaluate", lost)
-    with pytest.raises(AcclimateError, match="the disk is gone"):
+    with pytest.raises(AcclimateError, match=r"^cifar/contrast:2: .*the disk is gone"):
         run(images, "cifar/fog:1", "cifar/contrast:2", "cifar/fog:3", out=out)
     monkeypatch.setattr(running, "evaluate", real)
     report = run(images, "cifar/fog:1", "cifar/contrast:2", "cifar/fog:3", out=out)

@@ -14,7 +14,7 @@ def test_a_row_for_each_epoch_and_a_column_for_each_rate():
         (1e-3, SPATTER): [20.0, 15.0], (1e-3, BLUR): [30.0, 25.0],
     }  # fmt: skip
     settings = searched_settings(errors)
-    (table,) = sensitivity(settings, choose_from(settings))
+    (table,) = sensitivity(settings, choose_from(settings).options)
     assert table.header == ["epoch", "lr 0.001", "lr 0.01"]
     assert table.rows == [
         ["0", "50.0", "50.0"], ["1", "25.0", "30.0"], ["2", "20.0*", "90.0"],

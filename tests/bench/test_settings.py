@@ -211,7 +211,7 @@ def test_the_shifts_of_a_group_share_what_may_be_kept_in_memory(roots) -> None:
     for cache, kept in ((2 * size, 2), (len(DEV) * size, len(DEV)), (0, 0)):
         images = ImageCache(roots, device=torch.device("cpu"), incomplete=True, cache=cache)
         _, met = images.met(job, load("acclimate:digits"))
-        assert sum(each._kept is not None for each in met.images.sources) == kept
+        assert sum(each._kept.keeps for each in met.images.sources) == kept
 
 
 def test_shifts_without_severities_do_not_grow_and_fade() -> None:
@@ -262,33 +262,32 @@ def test_a_sweep_over_settings_from_the_command_line(roots, tmp_path, capsys) ->
     assert "did you mean 'mixed'" in capsys.readouterr().err
 
 
-def test_a_store_from_before_there_were_settings_is_brought_up_to_date(tmp_path) -> None:
+@pytest.fixture
+def old_store(tmp_path):
+    """As it was before there were settings."""
     path = tmp_path / "old.db"
     Store(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("ALTER TABLE results DROP COLUMN setting")
         connection.execute("PRAGMA user_version = 1")
         connection.commit()
-    store = Store(path)
+        connection.execute("PRAGMA journal_mode = DELETE")
+    return path
+
+
+def test_a_store_from_before_there_were_settings_is_brought_up_to_date(old_store) -> None:
+    store = Store(old_store)
     job = Job(model="m", dataset="mnist", recipe="ent", setting="online")
     store.add(Result(job=job, record={"errors": {"final": 1.0}}))
     assert store.select(["setting"]).rows == [("online",)]
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(old_store)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
 
 
-def test_an_old_store_that_nobody_may_write_to_says_so(tmp_path, monkeypatch) -> None:
-    path = tmp_path / "old.db"
-    Store(path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE results DROP COLUMN setting")
-        connection.execute("PRAGMA user_version = 1")
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.commit()
-    monkeypatch.setattr(
-        "acclimate.bench.store.UPGRADES", {1: ("ALTER TABLE nowhere ADD COLUMN x",)}
-    )
+def test_an_old_store_that_nobody_may_write_to_says_so(old_store, monkeypatch) -> None:
+    upgrades = {1: ("ALTER TABLE nowhere ADD COLUMN x",)}
+    monkeypatch.setattr("acclimate.bench.store.UPGRADES", upgrades)
     with pytest.raises(
         AcclimateError, match=r"older acclimate.*copy it to where it can be written"
     ):
-        Store(path)
+        Store(old_store)

@@ -131,29 +131,24 @@ def _add_many(path, first):
         store.add(result(seed=seed))
 
 
-def test_many_processes_add_at_once_and_lose_nothing(tmp_path):
-    path = tmp_path / "results.db"  # that they also make
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_add_many, args=(path, 100 * n)) for n in range(4)]
+@pytest.mark.parametrize(
+    ("start", "firsts", "kept"),
+    [
+        ("spawn", [0, 100, 200, 300], 400),  # which also make the store
+        ("fork", [0, 0], 100),  # two sweeps with the same jobs, of a store used before the fork
+    ],
+)
+def test_processes_add_at_once_and_keep_each_result_once(tmp_path, start, firsts, kept):
+    path, context = tmp_path / "results.db", multiprocessing.get_context(start)
+    if start == "fork":
+        Store(path).add(result(seed=5))
+    writers = [context.Process(target=_add_many, args=(path, first)) for first in firsts]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    assert [writer.exitcode for writer in writers] == [0] * 4
-    assert len(Store(path)) == 400
-
-
-def test_two_sweeps_with_the_same_jobs_keep_each_once(tmp_path):
-    path = tmp_path / "results.db"
-    context = multiprocessing.get_context("fork")
-    Store(path).add(result(seed=5))  # a store that was used before the fork
-    writers = [context.Process(target=_add_many, args=(path, 0)) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0]
-    assert len(Store(path)) == 100
+    assert {writer.exitcode for writer in writers} == {0}
+    assert len(Store(path)) == kept
 
 
 ENDLESS = """

@@ -94,7 +94,7 @@ def test_a_store_that_cannot_be_written_to_is_told_before_anything_runs(roots, s
     def refused(path):
         raise AcclimateError(f"cannot write to {path}")
 
-    monkeypatch.setattr("acclimate.bench.store.transaction", refused)
+    monkeypatch.setattr("acclimate.bench.store._all_or_nothing", refused)
     monkeypatch.setattr(Worker, "run", lambda worker, job: pytest.fail("a job was run"))
     with pytest.raises(AcclimateError, match="cannot write to"):
         run_plan(plan(), store, engine(roots), progress=False)

@@ -241,28 +241,15 @@ def test_odd_image_files_are_converted_and_broken_ones_counted(tmp_path, capfd):
     assert "Traceback" not in err
 
 
-def test_a_long_table_of_epochs_is_shortened():
-    from acclimate.cli.adapt import EPOCHS_SHOWN, _shortened
-    from acclimate.guard.history import EpochRecord
-    from acclimate.metrics import Tally
-
-    scores = Tally().scores()
-    epochs = [EpochRecord(n, scores, None, 0.0) for n in range(1, 31)]
-    rows = _shortened(epochs)
-    assert [row[0] for row in rows] == [
-        "1",
-        "2",
-        "3",
-        "4",
-        "5",
-        "...",
-        "26",
-        "27",
-        "28",
-        "29",
-        "30",
-    ]
-    assert len(_shortened(epochs[:EPOCHS_SHOWN])) == EPOCHS_SHOWN
+def test_a_long_table_of_epochs_is_shortened(tmp_path, capfd):
+    images = write_npz(tmp_path / "blurred.npz", count=40)
+    words = ["--model", "acclimate:digits", "--images", images, "--recipe", "ent", "--epochs", "11"]
+    assert call(*words) == 0
+    lines = [line.split() for line in capfd.readouterr().out.splitlines() if line]
+    start = next(index for index, line in enumerate(lines) if line[0] == "epoch")
+    shown = [line[0] for line in lines[start + 1 :]]
+    shown = shown[shown.index("1") :][:11]
+    assert shown == ["1", "2", "3", "4", "5", "...", "7", "8", "9", "10", "11"]
 
 
 def test_a_recipe_of_your_own(tmp_path, capfd):

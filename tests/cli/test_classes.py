@@ -13,7 +13,7 @@ from acclimate.checkpoint import tensors_writer
 from acclimate.cli import main
 from acclimate.data.labels import ClassList
 from acclimate.models import load
-from acclimate.models.metadata import model_metadata
+from acclimate.models.record import model_metadata
 
 SPEC = "acclimate:wrn-26-1-bn"
 CLASSES = ClassList(("ant", "bee", "cat"))

@@ -11,6 +11,8 @@ import torch
 from acclimate.cli import main
 from acclimate.models import load
 
+pytestmark = pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
@@ -31,7 +33,6 @@ def pretrain(*words: str) -> int:
     return main(["pretrain", *common, *words])
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_a_model_that_loads_back(capfd):
     assert pretrain("--out", "run", "--json") == 0
     record = json.loads(capfd.readouterr().out)
@@ -45,7 +46,6 @@ def test_a_model_that_loads_back(capfd):
     assert again["error"] == record["error"]
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_options_reach_method_and_plan_in_their_types(capfd):
     words = ["--set", "flip=false", "--set", "margin=2", "--set", "weight_decay=0"]
     assert pretrain("--out", "run", "--json", *words) == 0
@@ -54,14 +54,12 @@ def test_options_reach_method_and_plan_in_their_types(capfd):
     assert record["plan"]["weight_decay"] == 0
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_another_data_set_is_not_passed_off_as_the_old_one(capfd):
     assert pretrain("--out", "run") == 0
     assert pretrain("--out", "run", "--dataset", "mnist") == 2
     assert "another training (data" in capfd.readouterr().err
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_two_domains(capfd):
     words = ["--method", "dann", "--dataset", "mnist", "--target", "mnist-m", "--out", "run"]
     assert pretrain(*words) == 0
@@ -70,14 +68,12 @@ def test_two_domains(capfd):
     assert "error on the target" in out
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_the_file_knows_the_classes_it_was_trained_on():
     assert pretrain("--dataset", "mnist", "--out", "run") == 0
     loaded = load("acclimate:wrn-26-1-bn", weights="run/model.safetensors")
     assert loaded.classes.names[3] == "3"
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_a_target_seen_through_corruptions(capfd):
     words = ["--method", "uda-ss", "--target", "cifar10", "--out", "run", "--json"]
     words += ["--target-shift", "cifar/brightness:3", "--target-shift", "cifar/contrast:5"]
@@ -91,7 +87,6 @@ def test_a_target_seen_through_corruptions(capfd):
     assert record["target_shifts"] == ["cifar/brightness:3", "cifar/contrast:5"]
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_a_target_that_is_not_learnt_from_is_said_to_be_scored_alone(capfd, here):
     (here / "mnist-m-train.npz").unlink()
     assert pretrain("--dataset", "mnist", "--target", "mnist-m", "--out", "run", "--json") == 0
@@ -106,7 +101,6 @@ def test_a_target_that_is_not_learnt_from_is_said_to_be_scored_alone(capfd, here
     assert alone["losses"] == record["losses"]
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_a_trained_model_is_gone_on_with_and_the_summary_says_so(capfd):
     assert pretrain("--out", "first", "--json") == 0
     first = json.loads(capfd.readouterr().out)
@@ -123,7 +117,6 @@ def test_a_trained_model_is_gone_on_with_and_the_summary_says_so(capfd):
     assert "(weights: first/model.safetensors, now None)" in capfd.readouterr().err
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_a_trained_model_is_no_bare_architecture(capfd):
     words = ["--model", "acclimate:wrn-26-1-mt-ct-mnist-usps", "--dataset", "mnist"]
     assert pretrain(*words, "--out", "run", "--json") == 0
@@ -131,7 +124,6 @@ def test_a_trained_model_is_no_bare_architecture(capfd):
     assert "trained for this package on MNIST" in record["starts_from"]
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 def test_compile_reaches_the_training(capfd, monkeypatch):
     real, compiled = torch.compile, []
 
@@ -150,7 +142,6 @@ def test_a_model_has_to_be_named(capfd):
     assert "expected --model" in capfd.readouterr().err
 
 
-@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
 @pytest.mark.parametrize(
     ("words", "printed"),
     [

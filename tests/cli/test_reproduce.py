@@ -181,7 +181,7 @@ def test_a_folder_without_the_data_is_said_and_so_is_what_is_missing(capfd, tmp_
 def test_an_empty_root_is_said_in_a_line(capfd, tmp_path):
     (tmp_path / "empty").mkdir()
     assert reproduce("groupnorm", "--root", "cifar10=empty", "--dry-run") == 0
-    assert "cifar10: expected the test split of CIFAR-10 in empty" in capfd.readouterr().out
+    assert "cifar10: expected test_batch.bin of cifar10 in empty" in capfd.readouterr().out
 
 
 def test_help_needs_no_torch():

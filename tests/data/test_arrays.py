@@ -92,7 +92,7 @@ def test_images_are_fitted_once_if_all_of_them_can_be_kept(cache, kept):
 
 def test_no_more_are_kept_once_others_took_the_memory(monkeypatch):
     free = [FITTED_BYTES]
-    monkeypatch.setattr("acclimate.data.arrays.cache_budget", lambda cache: free[0])
+    monkeypatch.setattr("acclimate.data.memory.cache_budget", lambda cache: free[0])
     images = IMAGES.copy()
     source = ArraySource(images, preprocessing=Preprocessing(size=(4, 6)))
     first, second = source.read(torch.tensor([0, 1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,14 +14,8 @@ from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.adacontrast import AdaContrast, contrastive, votes
 from acclimate.methods.registry import get_recipe
-from everyday import (
-    adapts_and_hands_back,
-    bears_half_precision,
-    goes_on_from_its_packed_state,
-    plain,
-    streams_resets_and_is_guarded,
-)
-from nets import bn_net, gn_net, images, tiny_vit
+from nets import bn_net, images
+from plain import plain
 
 LR = 0.02
 BATCHES = [images(8, seed=seed).double() for seed in range(5)]
@@ -141,46 +134,7 @@ def test_views_are_one_weak_and_two_strong() -> None:
     assert 0.2 < float((rows.amax(dim=1) - rows.amin(dim=1)).min()) < 0.36
 
 
-@pytest.mark.parametrize("make", [bn_net, gn_net])
-def test_everyday_use(make: Callable[[], nn.Module]) -> None:
-    options = {**SMALL, "optimizer.lr": 1e-3}
-    goes_on_from_its_packed_state("adacontrast", options, make)
-    adapts_and_hands_back("adacontrast", options, make)
-    streams_resets_and_is_guarded("adacontrast", options, make)
-
-
-def test_half_precision() -> None:
-    bears_half_precision("adacontrast", SMALL)
-
-
-def test_a_transformer() -> None:
-    goes_on_from_its_packed_state("adacontrast", SMALL, tiny_vit, size=16)
-
-
 def test_a_model_without_a_classifier_is_refused() -> None:
     pool = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     with pytest.raises(AcclimateError, match="found no linear layer"):
         Learner(pool, get_recipe("adacontrast"))
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("adacontrast")
-    assert (recipe.optimizer.lr, recipe.batch_size, recipe.teacher.momentum) == (2e-4, 128, 0.999)
-    assert recipe.objective == AdaContrast(
-        neighbours=10, queue=16384, temperature=0.07, contrast=1.0, diversity=1.0
-    )
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"neighbours": 0}, "expected neighbours >= 1, got 0"),
-        ({"queue": 0}, "expected queue >= 1, got 0"),
-        ({"temperature": 0}, "expected temperature > 0, got 0"),
-        ({"contrast": -1}, "expected contrast >= 0, got -1"),
-        ({"diversity": -1}, "expected diversity >= 0, got -1"),
-    ],
-)
-def test_options_out_of_range_are_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        AdaContrast(**option)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -13,8 +12,8 @@ from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.conjugate import Conjugate, poly_conjugate
 from acclimate.methods.registry import get_recipe
-from nets import bn_net, gn_net, images, tiny_vit
-from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model
+from nets import bn_net, images, tiny_vit
+from plain import BATCHES, has_moved, our_run, plain_entropy, plain_model
 
 
 def plain_poly(h: Tensor) -> Tensor:
@@ -100,21 +99,12 @@ def test_extreme_logits_give_finite_losses_and_gradients() -> None:
     assert torch.isfinite(h.grad).all()
 
 
-@pytest.mark.parametrize("net", [bn_net, gn_net])
-def test_it_streams_adapts_goes_on_and_is_guarded(net: Any) -> None:
-    check_duties("conjugate", {"optimizer.lr": 0.05, "objective.trained_with": "poly"}, net())
-
-
 def test_layer_norm_and_two_classes() -> None:
     options = {"objective.trained_with": "poly"}
     learner = Learner(tiny_vit(num_classes=2), get_recipe("conjugate", options))
     assert torch.isfinite(learner.step(images(4, size=16)).logits).all()
 
 
-def test_wrong_options_are_refused() -> None:
+def test_an_unknown_training_loss_is_refused() -> None:
     with pytest.raises(AcclimateError, match="unknown training loss 'pole'; did you mean 'poly'"):
         Conjugate(trained_with="pole")
-    with pytest.raises(AcclimateError, match="expected epsilon >= 0, got -1"):
-        Conjugate(epsilon=-1)
-    with pytest.raises(AcclimateError, match="expected temperature > 0, got 0"):
-        Conjugate(temperature=0)

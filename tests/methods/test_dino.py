@@ -250,17 +250,3 @@ def test_a_head_for_other_features_or_no_file_at_all_is_refused(tmp_path: Path) 
     path.write_text("not tensors")
     with pytest.raises(AcclimateError, match="could not read"):
         learner(objective__head=str(path))
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"teacher_temperature": 0}, "expected teacher_temperature > 0, got 0"),
-        ({"local_crops": -1}, "expected local_crops >= 0, got -1"),
-        ({"prototypes": 0}, "expected prototypes >= 1, got 0"),
-        ({"local_size": 0}, "expected local_size >= 1, got 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        Dino(**option)

@@ -17,11 +17,10 @@ import acclimate
 from acclimate.data.digits import digits
 from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
-from acclimate.methods.eata import FisherAnchor
 from acclimate.methods.registry import get_recipe
 from acclimate.models import load
 from nets import bn_net, gn_net, images, tiny_vit
-from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model
+from plain import BATCHES, has_moved, our_run, plain_entropy, plain_model
 from processes import in_processes
 
 # Every image counts, so that what is new here, the anchor, stands alone.
@@ -203,27 +202,12 @@ def test_on_the_digits_of_this_package_the_printed_weight_holds_and_does_not_sha
     assert result.history.final.error <= result.history.start.error
 
 
-@pytest.mark.parametrize("net", [bn_net, gn_net])
-def test_it_streams_adapts_goes_on_and_is_guarded(net: Any) -> None:
-    check_duties("eata", OPTIONS, net())
-
-
 def test_processes_that_share_batches_refuse_it_before_anything_is_learnt() -> None:
     for answer in in_processes(2, lambda: Learner(bn_net(), get_recipe("eata"))):
         assert "neither of which several processes can share" in str(answer)
 
 
-def test_the_defaults_are_the_papers() -> None:
-    eata = get_recipe("eata")
-    assert eata.regularizer == FisherAnchor(weight=2000.0, samples=2000, images=None)
-    assert eata.filter == get_recipe("eta").filter
-
-
-def test_wrong_options_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(AcclimateError, match="expected weight >= 0, got -1"):
-        FisherAnchor(weight=-1)
-    with pytest.raises(AcclimateError, match="expected samples >= 1, got 0"):
-        FisherAnchor(samples=0)
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     missing = {"regularizer.images": str(tmp_path / "nowhere")}
     with pytest.raises(AcclimateError, match="nowhere"):
         acclimate.Stream(bn_net(), "eata", options=missing)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import acclimate
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
-from acclimate.methods.lame import Lame, agreed, nearest
+from acclimate.methods.lame import agreed, nearest
 from acclimate.methods.registry import get_recipe
 from acclimate.stream import Stream
 from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
@@ -128,14 +127,3 @@ def test_more_iterations_than_needed_change_nothing() -> None:
     neighbours = nearest(logits, k=3)
     few, many = (agreed(logits, neighbours, iterations=n) for n in (100, 1000))
     torch.testing.assert_close(few, many, atol=1e-5, rtol=0)
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("lame")
-    assert (recipe.predictor, recipe.batch_size) == (Lame(neighbours=5, iterations=100), 64)
-
-
-@pytest.mark.parametrize("option", ["neighbours", "iterations"])
-def test_options_out_of_range_are_refused(option: str) -> None:
-    with pytest.raises(AcclimateError, match=f"expected {option} >= 1, got 0"):
-        Lame(**{option: 0})

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import acclimate
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
-from acclimate.methods.memo import MarginalEntropy, SingleImage, mixed
+from acclimate.methods.memo import SingleImage, mixed
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.views import random_crops
 from acclimate.stream import Stream
@@ -143,23 +142,3 @@ def test_copies_are_moved_as_far_as_augmix_moves_them() -> None:
 
 def test_copies_count_as_one_image_in_the_statistics() -> None:
     assert SingleImage(prior=16).batch_weight(64) == SingleImage(prior=16).batch_weight(1) == 1 / 17
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("memo")
-    assert (recipe.optimizer.lr, recipe.optimizer.momentum, recipe.epochs) == (2.5e-4, 0.0, 1)
-    assert recipe.objective == MarginalEntropy(augmentations=64, smallest_crop=0.08)
-    assert recipe.normalization == SingleImage(prior=16)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"augmentations": 0}, "expected augmentations >= 1, got 0"),
-        ({"smallest_crop": 0}, "expected smallest_crop > 0 and <= 1, got 0"),
-        ({"smallest_crop": 1.5}, "expected smallest_crop > 0 and <= 1, got 1.5"),
-    ],
-)
-def test_options_out_of_range_are_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        MarginalEntropy(**option)

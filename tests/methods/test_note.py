@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,18 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import acclimate
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.memory import Kept, MemoryState
-from acclimate.methods.note import InstanceAware, PredictionBalancedReservoir
+from acclimate.methods.note import PredictionBalancedReservoir
 from acclimate.methods.registry import get_recipe
-from everyday import (
-    adapts_and_hands_back,
-    bears_half_precision,
-    goes_on_from_its_packed_state,
-    streams_resets_and_is_guarded,
-)
-from nets import bn_net, gn_net, images, same_tensors, tiny_vit
+from nets import bn_net, images, same_tensors
 
 LR = 0.02
 BATCHES = [images(8, seed=seed).double() for seed in range(5)]
@@ -199,38 +191,3 @@ def test_adapt_takes_its_predictions_from_the_method() -> None:
     )
     assert not result.recipe.exports
     assert result.predictions.shape == (40,)
-
-
-@pytest.mark.parametrize("make", [bn_net, gn_net])
-def test_everyday_use(make: Callable[[], nn.Module]) -> None:
-    options = {"filter.capacity": 12}
-    goes_on_from_its_packed_state("note", options, make)
-    adapts_and_hands_back("note", options, make)
-    streams_resets_and_is_guarded("note", options, make)
-
-
-def test_half_precision() -> None:
-    bears_half_precision("note", {})
-
-
-def test_a_transformer() -> None:
-    goes_on_from_its_packed_state("note", {}, tiny_vit, size=16)
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("note")
-    assert (recipe.optimizer.lr, recipe.batch_size, recipe.filter.capacity) == (1e-4, 64, 64)
-    assert recipe.normalization == InstanceAware(momentum=0.01, strength=4.0)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: InstanceAware(strength=-1), "expected strength >= 0, got -1"),
-        (lambda: InstanceAware(momentum=0), "expected momentum > 0 and <= 1, got 0"),
-        (lambda: PredictionBalancedReservoir(capacity=0), "expected capacity >= 1, got 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        make()

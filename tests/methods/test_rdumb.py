@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
-from acclimate.methods.rdumb import PeriodicReset
 from acclimate.methods.registry import get_recipe
 from nets import bn_net, images
-from plain import BATCHES, check_duties, has_moved, our_run, plain_entropy, plain_model, sure_net
+from plain import BATCHES, has_moved, our_run, plain_entropy, plain_model, sure_net
 
 OPTIONS = {"optimizer.lr": 0.05, "filter.margin": 1.1, "filter.max_similarity": 1.0}
 
@@ -68,14 +65,3 @@ def test_a_teacher_goes_back_too() -> None:
 def test_a_batch_costs_one_forward_and_one_backward_pass() -> None:
     *_, learner = our_run("rdumb", {**OPTIONS, "regularizer.every": 2})
     assert (learner.forwards, learner.backwards) == (len(BATCHES), len(BATCHES))
-
-
-@pytest.mark.parametrize("every", [3, 1000])
-def test_it_streams_adapts_goes_on_and_is_guarded(every: int) -> None:
-    check_duties("rdumb", {**OPTIONS, "regularizer.every": every})
-
-
-def test_the_default_is_the_papers_and_never_is_refused() -> None:
-    assert get_recipe("rdumb").regularizer == PeriodicReset(every=1000)
-    with pytest.raises(AcclimateError, match="expected every >= 1, got 0"):
-        PeriodicReset(every=0)

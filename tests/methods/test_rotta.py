@@ -12,19 +12,12 @@ import torch
 from torch import Tensor, nn
 
 import acclimate
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.memory import Kept, MemoryState
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.rotta import CategoryBalancedMemory
 from acclimate.methods.views import jittered
-from everyday import (
-    adapts_and_hands_back,
-    bears_half_precision,
-    goes_on_from_its_packed_state,
-    streams_resets_and_is_guarded,
-)
-from nets import bn_net, gn_net, images, same_tensors, tiny_vit
+from nets import bn_net, gn_net, images, same_tensors
 
 LR = 0.02
 BATCHES = [images(8, seed=seed).double() for seed in range(5)]
@@ -263,40 +256,3 @@ def test_statistics_settle_on_the_images_before_the_first_step_of_adapt() -> Non
         inside = result.model[0](data)
     assert isinstance(layer, nn.BatchNorm2d)
     torch.testing.assert_close(layer.running_mean, inside.mean(dim=(0, 2, 3)), atol=0.1, rtol=0)
-
-
-@pytest.mark.parametrize("make", [bn_net, gn_net])
-def test_everyday_use(make: Callable[[], nn.Module]) -> None:
-    options = {"filter.capacity": 12}
-    goes_on_from_its_packed_state("rotta", options, make)
-    adapts_and_hands_back("rotta", options, make)
-    streams_resets_and_is_guarded("rotta", options, make)
-
-
-def test_half_precision() -> None:
-    bears_half_precision("rotta", {})
-
-
-def test_a_transformer() -> None:
-    goes_on_from_its_packed_state("rotta", {}, tiny_vit, size=16)
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("rotta")
-    assert (recipe.optimizer.lr, recipe.batch_size) == (1e-3, 64)
-    assert recipe.teacher.momentum == 0.999
-    assert recipe.normalization.momentum == 0.05
-    assert recipe.filter == CategoryBalancedMemory(capacity=64, timeliness=1.0, uncertainty=1.0)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"capacity": 0}, "expected capacity >= 1, got 0"),
-        ({"timeliness": -1}, "expected timeliness >= 0, got -1"),
-        ({"uncertainty": -1}, "expected uncertainty >= 0, got -1"),
-    ],
-)
-def test_options_out_of_range_are_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        CategoryBalancedMemory(**option)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -12,13 +11,12 @@ from torch import Tensor, nn
 from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.methods.sar import EarlyAffine, Recovery, SharpnessAware, norm_stages
+from acclimate.methods.sar import EarlyAffine, norm_stages
 from acclimate.models.libraries import import_torchvision
 from acclimate.parts.selectors import NormAffine
 from nets import CLASSES, bn_net, gn_net, images, tiny_vit
 from plain import (
     BATCHES,
-    check_duties,
     check_shared,
     has_moved,
     our_run,
@@ -142,18 +140,6 @@ def test_a_wrapped_model_has_the_stages_of_what_it_wraps() -> None:
     assert [len(s) for s in norm_stages(net)] == [2, 2, 2, 3]
 
 
-def test_the_defaults_are_the_papers_and_scale_with_the_classes() -> None:
-    sar = get_recipe("sar")
-    assert sar.optimizer == SharpnessAware(lr=0.00025, rho=0.05, momentum=0.9)
-    assert isinstance(sar.regularizer, Recovery)
-    assert sar.regularizer.floor * math.log(1000) == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize("net", [lambda: sure_net().float(), gn_net])
-def test_it_streams_adapts_goes_on_and_is_guarded(net: Any) -> None:
-    check_duties("sar", {**OPTIONS, "filter.margin": 1.1}, net())
-
-
 def test_several_processes_step_as_one() -> None:
     check_shared("sar", OPTIONS, sure_net())
 
@@ -163,17 +149,3 @@ def test_layer_norm() -> None:
     learner.step(images(4, size=16))
     assert "blocks.0.norm1.weight" in learner.learning
     assert "blocks.3.norm1.weight" not in learner.learning
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: EarlyAffine(frozen=1.0), "expected frozen >= 0 and < 1, got 1.0"),
-        (lambda: SharpnessAware(rho=-1), "expected rho >= 0, got -1"),
-        (lambda: Recovery(floor=-1), "expected floor >= 0, got -1"),
-        (lambda: Recovery(momentum=2), "expected momentum >= 0 and <= 1, got 2"),
-    ],
-)
-def test_options_out_of_range_are_refused(make: Any, message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        make()

@@ -9,21 +9,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.methods.self_ensembling import Ensembling
 from acclimate.methods.views import moved
-from everyday import (
-    adapts_and_hands_back,
-    bears_half_precision,
-    goes_on_from_its_packed_state,
-    plain,
-    streams_resets_and_is_guarded,
-)
-from nets import bn_net, gn_net, images, same_tensors, tiny_vit
+from nets import bn_net, images, same_tensors
+from plain import plain
 
 LR = 0.01
 BATCHES = [images(12, seed=seed).double() for seed in range(4)]
@@ -111,41 +103,3 @@ def test_nobody_sure_means_no_student_no_backward_and_no_move() -> None:
     assert ours.step(BATCHES[0]).loss is None
     assert (ours.forwards, ours.backwards) == (2, 0)
     assert same_tensors(before, {name: p.detach() for name, p in ours.learning.items()})
-
-
-@pytest.mark.parametrize("make", [bn_net, gn_net])
-def test_everyday_use(make: Callable[[], nn.Module]) -> None:
-    options = {"objective.confidence": 0.2, "optimizer.lr": 1e-4, "epochs": 2}
-    goes_on_from_its_packed_state("self-ensembling", options, make)
-    adapts_and_hands_back("self-ensembling", options, make)
-    streams_resets_and_is_guarded("self-ensembling", options, make)
-
-
-def test_half_precision() -> None:
-    bears_half_precision("self-ensembling", {"objective.confidence": 0.0})
-
-
-def test_a_transformer() -> None:
-    options = {"objective.confidence": 0.0}
-    goes_on_from_its_packed_state("self-ensembling", options, tiny_vit, size=16)
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("self-ensembling")
-    assert (recipe.optimizer.lr, recipe.batch_size, recipe.teacher.momentum) == (1e-5, 56, 0.99)
-    assert recipe.objective == Ensembling(confidence=0.968, weight=3.0, balance=0.005, pixels=2.0)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"confidence": 1}, "expected confidence >= 0 and < 1, got 1"),
-        ({"weight": -1}, "expected weight >= 0, got -1"),
-        ({"balance": -1}, "expected balance >= 0, got -1"),
-        ({"pixels": -1}, "expected pixels >= 0, got -1"),
-        ({"affine": -1}, "expected affine >= 0, got -1"),
-    ],
-)
-def test_options_out_of_range_are_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(AcclimateError, match=message):
-        Ensembling(**option)

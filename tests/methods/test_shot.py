@@ -15,8 +15,7 @@ from acclimate.errors import AcclimateError
 from acclimate.guard.guard import Guard
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.methods.shot import InformationMaximization, negative_diversity
-from acclimate.parts.optimizers import SGD
+from acclimate.methods.shot import negative_diversity
 from acclimate.parts.selectors import Backbone
 from acclimate.stream import Stream
 from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
@@ -124,14 +123,3 @@ def test_the_backbone_is_all_but_the_classifier() -> None:
     assert not {"head.weight", "head.bias"} & set(Backbone().names(tiny_vit()))
     with pytest.raises(AcclimateError, match="no parameters below its classifier"):
         Backbone().check(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)))
-
-
-def test_the_published_numbers() -> None:
-    recipe = get_recipe("shot-im")
-    assert recipe.optimizer == SGD(lr=1e-3, momentum=0.9, nesterov=True, weight_decay=1e-3)
-    assert (recipe.batch_size, recipe.epochs, recipe.objective.diversity) == (64, 15, 1.0)
-
-
-def test_weights_below_zero_are_refused() -> None:
-    with pytest.raises(AcclimateError, match="expected diversity >= 0, got -1"):
-        InformationMaximization(diversity=-1)

@@ -13,7 +13,6 @@ from acclimate.errors import AcclimateError
 from acclimate.guard.guard import Guard
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.methods.t3a import TemplateAdjustment
 from acclimate.stream import Stream
 from nets import CLASSES, bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 
@@ -163,12 +162,3 @@ def test_any_architecture(net: Any, size: int) -> None:
 def test_a_classifier_over_many_positions_is_refused() -> None:
     with pytest.raises(AcclimateError, match=r"expected 8 features, .* got 32; T3A needs a linear"):
         Stream(ConvNet(pooled=False), "t3a")(BATCHES[0])
-
-
-def test_the_supports_are_one_of_those_the_paper_chooses_from() -> None:
-    assert get_recipe("t3a").predictor.supports == 20
-
-
-def test_no_support_at_all_is_refused() -> None:
-    with pytest.raises(AcclimateError, match="expected supports >= 1, got 0"):
-        TemplateAdjustment(supports=0)

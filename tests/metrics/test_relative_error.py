@@ -38,7 +38,7 @@ def test_mce_is_the_mean_of_ratios(values):
     ratios = [100 * e / ALEXNET_CORRUPTIONS[name] for name, e in errors.items()]
     result = mce(dict(reversed(errors.items())))
     assert result.value == pytest.approx(np.mean(ratios))
-    assert list(result.corruptions.values()) == pytest.approx(ratios)
+    assert list(result.parts.values()) == pytest.approx(ratios)
     assert float(result) == result.value
 
 
@@ -61,7 +61,7 @@ def test_mde_is_the_mean_of_ratios(values):
     assert result.value == pytest.approx(
         np.mean([100 * e / ALEXNET_DOMAINS[name] for name, e in errors.items()])
     )
-    assert result.domains["real"] == pytest.approx(100 * errors["real"] / 54.887)
+    assert result.parts["real"] == pytest.approx(100 * errors["real"] / 54.887)
 
 
 def test_alexnet_is_100():
@@ -80,7 +80,7 @@ def test_what_is_missing_is_named():
     result = mce(errors, partial=True)
     assert result.notes == ("over 13 of 15 corruptions",)
     assert "over 13 of 15 corruptions" in str(result)
-    assert set(result.corruptions) == set(errors)
+    assert set(result.parts) == set(errors)
     assert (result.expected, mce({**errors, "fog": 1.0, "snow": 1.0}).notes) == (15, ())
     with pytest.raises(AcclimateError, match="missing: real, sketch"):
         mde(dict.fromkeys(DOMAINS[:4], 50.0))
@@ -94,7 +94,7 @@ def test_our_own_frost_counts_as_frost_and_says_so():
     expected = mce(errors)
     errors["frost-procedural"] = errors.pop("frost")
     result = mce(errors)
-    assert (result.value, dict(result.corruptions)) == (expected.value, expected.corruptions)
+    assert (result.value, dict(result.parts)) == (expected.value, expected.parts)
     assert "frost-procedural stands in for frost" in str(result)
     with pytest.raises(AcclimateError, match="one of 'frost' and 'frost-procedural', got both"):
         mce({**errors, "frost": 40.0})

@@ -37,33 +37,36 @@ def _file(cell, file: Path) -> str | None:
     return str(file)
 
 
-def test_a_test_cell_is_fifteen_corruptions_at_five_severities(cifar_c):
-    plan = plan_cell(cell_of(*BN), available=cifar_c)
-    assert {job.corruption for job in plan.jobs} == set(TEST)
-    assert len(plan.jobs) == 75
-    first = plan.jobs[0]
-    assert (first.model, first.dataset) == ("acclimate:wrn-26-2-bn-cifar10", "cifar10-c")
-    assert (first.recipe, first.preset, first.images) == ("ent", None, None)
+@pytest.fixture
+def bn_plan():
+    """The plan of one cell, ENT on fifteen corruptions."""
+    return lambda available, **more: plan_cell(cell_of(*BN), available=available, **more)
 
 
-def test_from_the_clean_set_alone_corruptions_are_made_on_the_fly_and_that_is_noted(cifar):
-    plan = plan_cell(cell_of(*BN), available=cifar)
-    assert {job.dataset for job in plan.jobs} == {"cifar10"}
-    assert "cifar/fog:3" in {job.shift for job in plan.jobs}
-    assert len(plan.jobs) == 75
-    assert any("made on the fly from cifar10" in note for note in plan.notes)
+def test_a_test_cell_is_fifteen_corruptions_at_five_severities(cifar_c, bn_plan):
+    jobs = bn_plan(cifar_c).jobs
+    assert {job.corruption for job in jobs} == set(TEST)
+    assert len(jobs) == 75
+    assert (jobs[0].model, jobs[0].dataset) == ("acclimate:wrn-26-2-bn-cifar10", "cifar10-c")
+    assert (jobs[0].recipe, jobs[0].preset, jobs[0].images) == ("ent", None, None)
 
 
-def test_the_published_set_comes_first(cifar, cifar_c):
-    both = Available(roots={**cifar.roots, **cifar_c.roots}, incomplete=True)
-    plan = plan_cell(cell_of(*BN), available=both)
-    assert {job.dataset for job in plan.jobs} == {"cifar10-c"}
-    assert not any("on the fly" in note for note in plan.notes)
+def test_corruptions_are_made_on_the_fly_where_the_published_set_is_not_there(
+    cifar, cifar_c, bn_plan
+):
+    made = bn_plan(cifar)
+    assert {job.dataset for job in made.jobs} == {"cifar10"}
+    assert "cifar/fog:3" in {job.shift for job in made.jobs}
+    assert len(made.jobs) == 75
+    assert any("made on the fly from cifar10" in note for note in made.notes)
+    both = bn_plan(Available(roots={**cifar.roots, **cifar_c.roots}, incomplete=True))
+    assert {job.dataset for job in both.jobs} == {"cifar10-c"}
+    assert not any("on the fly" in note for note in both.notes)
 
 
-def test_a_small_version(cifar_c):
+def test_a_small_version(cifar_c, bn_plan):
     scope = Scope(images=20, severities=(5,), shifts=("fog", "snow"))
-    jobs = plan_cell(cell_of(*BN), available=cifar_c, scope=scope).jobs
+    jobs = bn_plan(cifar_c, scope=scope).jobs
     assert [(job.shift, job.images) for job in jobs] == [("snow:5", 20), ("fog:5", 20)]
 
 
@@ -185,16 +188,8 @@ def test_where_the_hyper_parameters_come_from(all_data, cifar_c):
 
 def written(tmp_path, content):
     file = tmp_path / "choice.json"
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    file.write_text(json.dumps(content))
     return file
-
-
-def test_for_all_models_and_for_one(tmp_path):
-    content = {"ent": {"epochs": 2}, "acclimate:wrn-40*": {"ent": {"epochs": 7}}}
-    choices = read_choices(written(tmp_path, content))
-    assert choices.find("acclimate:wrn-40-2", "ent").options == {"epochs": 7}
-    assert choices.find("acclimate:wrn-26-2-bn", "ent").options == {"epochs": 2}
-    assert choices.find("acclimate:wrn-26-2-bn", "rpl") is None
 
 
 def test_what_tune_wrote_and_how_it_was_chosen(tmp_path):
@@ -216,21 +211,6 @@ def test_options_for_each_shift_are_no_setting_of_a_cell(tmp_path):
         read_choices(written(tmp_path, {"paper:resnet50": {"ent": entry}}))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("no json", "expected JSON"),
-        ({"ent": 3}, "expected {"),
-        ([], "expected {"),
-        ({"ent": {"epoch": 3}}, "epochs"),
-        ({"acclimate:wrn-40-2": {"entt": {"epochs": 3}}}, "did you mean 'ent'"),
-    ],
-)
-def test_mistakes_show_before_anything_runs(tmp_path, content, message):
-    with pytest.raises(AcclimateError, match=message):
-        read_choices(written(tmp_path, content))
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(AcclimateError, match="check --choice"):
-        read_choices(tmp_path / "nothing.json")
+def test_a_recipe_that_is_not_there_shows_before_anything_runs(tmp_path):
+    with pytest.raises(AcclimateError, match="did you mean 'ent'"):
+        read_choices(written(tmp_path, {"acclimate:wrn-40-2": {"entt": {"epochs": 3}}}))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 from acclimate.checkpoint import read_tensors, tensors_writer
@@ -14,6 +15,7 @@ from acclimate.files import write_files
 from acclimate.pretraining import (
     AugMix,
     Dann,
+    Dino,
     Plan,
     SelfEnsembling,
     Trained,
@@ -44,6 +46,47 @@ def rewrite(folder: Path, **changes: Any) -> None:
     tensors, record = read_tensors(folder / CHECKPOINT)
     changed = {k: v for k, v in {**record, **changes}.items() if v is not None}
     write_files({folder / CHECKPOINT: tensors_writer(tensors, changed)})
+
+
+@pytest.mark.parametrize(
+    ("method", "optimizer"),
+    [
+        (AugMix(), "sgd"),
+        (AugMix(), "adam"),
+        (Dann(), "sgd"),
+        (UdaSs(), "sgd"),
+        (SelfEnsembling(augmentation="tfa"), "sgd"),
+        (Dino(local_crops=1, hidden=16, bottleneck=8, prototypes=32), "adam"),
+    ],
+)
+def test_stopped_and_resumed_it_ends_the_same(method, optimizer, tmp_path, monkeypatch):
+    plan = Plan(epochs=4, batch_size=32, lr=0.01, optimizer=optimizer)
+    target = 255 - examples().images
+    whole = net()  # which seeds what the heads are drawn from, too
+    first = pretrain(whole, examples(), method, plan, target=target, progress=False)
+    steps, real = [], type(method).loss
+
+    def failing(self, forward, heads, batch):
+        steps.append(1)
+        if len(steps) == 8:  # in the third epoch
+            raise KeyboardInterrupt
+        return real(self, forward, heads, batch)
+
+    monkeypatch.setattr(type(method), "loss", failing)
+    broken = net()
+    with pytest.raises(KeyboardInterrupt):
+        train(broken, tmp_path, method, plan, target=target)
+    monkeypatch.setattr(type(method), "loss", real)
+    resumed = net(seed=5)
+    again = train(resumed, tmp_path, method, plan, target=target)
+    assert same(resumed, whole)
+    assert again.losses == first.losses
+    assert again.seconds > 0
+    for name, tensors in first.files.items():
+        assert all(torch.equal(again.files[name][key], value) for key, value in tensors.items())
+    # The heads are no part of the model that is returned.
+    assert set(whole.state_dict()) == set(net().state_dict())
+    assert not any(module._forward_pre_hooks for m in (whole, broken) for module in m.modules())
 
 
 @pytest.mark.parametrize(

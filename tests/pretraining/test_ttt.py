@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from acclimate.cli import main
 from acclimate.data import open_images
 from acclimate.data.digits import PREPROCESSING, digits
-from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.methods.ttt import turned
@@ -98,9 +97,3 @@ def test_the_commands_fit_together(
     words = [each for word in small for each in ("--set", word)]
     assert main([*adapt, "--set", "objective.head=run/head.safetensors", *words]) == 0
     assert (tmp_path / "adapted" / "predictions.csv").is_file()
-
-
-@pytest.mark.parametrize("option", ["rotation", "margin"])
-def test_options_out_of_range_are_refused(option: str) -> None:
-    with pytest.raises(AcclimateError, match=f"expected {option} >= 0, got -1"):
-        Ttt(**{option: -1})

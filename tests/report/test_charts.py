@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from acclimate.bench import Store
 from acclimate.errors import AcclimateError
 from acclimate.report import charts
 from acclimate.report.charts import SERIES, Curve, Look, axis, lines, png, svg
-from acclimate.report.page import build_report, report_page
+from acclimate.report.page import report_page
 from acclimate.report.settings import Panel, Setting, looks
 from report_store import section, sweep
 
@@ -43,11 +42,10 @@ def figure():
     return lines(curves, drawn, **words, x=axis("epoch", 0, 1), y=axis("error %", 10, 25))
 
 
-def test_a_figure_without_a_recipe_does_not_recolour_the_others(tmp_path):
-    store = Store(tmp_path / "sweep.db")
-    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"]))
-    store.add_all(sweep(models=["n"], corruptions=["fog"], recipes=["none", "rpl"]))
-    drawn = [f for f in build_report(store).figures if f.name.rstrip("-12") in (
+def test_a_figure_without_a_recipe_does_not_recolour_the_others(reported):
+    less = sweep(models=["n"], corruptions=["fog"], recipes=["none", "rpl"])
+    report = reported([*sweep(models=["m"], corruptions=["fog", "snow"]), *less])
+    drawn = [f for f in report.figures if f.name.rstrip("-12") in (
         "error-by-corruption", "error-over-epochs", "reliability", "class-balance",
     )]  # fmt: skip
     assert len(drawn) == 8
@@ -67,12 +65,10 @@ def test_past_the_last_colour_marks_and_dashes_tell_recipes_apart():
     assert first.dash != again.dash
 
 
-def test_recipes_with_the_same_error_are_all_seen(tmp_path):
-    store = Store(tmp_path / "same.db")
-    for each in sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["bn"]):
-        store.add(each)
-        store.add(replace(each, job=replace(each.job, recipe="rotta")))
-    (figure,) = section(build_report(store), "corruptions").figures
+def test_recipes_with_the_same_error_are_all_seen(reported):
+    (bn,) = sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["bn"])
+    report = reported([bn, replace(bn, job=replace(bn.job, recipe="rotta"))])
+    (figure,) = section(report, "corruptions").figures
     dots = figure.spec["layer"][-1]["encoding"]
     assert dots["yOffset"]["field"] == dots["color"]["field"] == "line"
     assert [row["line"] for row in figure.spec["data"]["values"]] == ["unadapted", "bn", "rotta"]
@@ -81,12 +77,8 @@ def test_recipes_with_the_same_error_are_all_seen(tmp_path):
 def test_a_chart_has_numbers_to_point_at_and_a_legend_to_click():
     first, *_, dots = figure().spec["layer"]
     assert first["params"][0]["bind"] == "legend"
-    assert [each["title"] for each in dots["encoding"]["tooltip"]] == [
-        "line",
-        "kind",
-        "epoch",
-        "error %",
-    ]
+    titles = [each["title"] for each in dots["encoding"]["tooltip"]]
+    assert titles == ["line", "kind", "epoch", "error %"]
 
 
 def test_a_file_has_words_and_is_the_same_every_time():
@@ -106,13 +98,11 @@ def test_a_png_is_light_and_has_words():
     assert (image < 100).sum() > 500
 
 
-def test_without_vl_convert_the_page_has_tables_and_files_are_refused(tmp_path, monkeypatch):
+def test_without_vl_convert_the_page_has_tables_and_files_are_refused(reported, monkeypatch):
     monkeypatch.setattr(charts, "find_spec", lambda name: None)
     with pytest.raises(AcclimateError, match=r"pip install 'acclimate\[report\]'"):
         svg(figure().file())
-    store = Store(tmp_path / "sweep.db")
-    store.add_all(sweep(models=["m"], corruptions=["fog"], seeds=(0,)))
-    page = report_page(build_report(store))
+    page = report_page(reported(sweep(models=["m"], corruptions=["fog"], seeds=(0,))))
     assert "Data without charts: charts need vl-convert" in page
     assert "<td>fog</td>" in page
     assert 'class="chart"' not in page

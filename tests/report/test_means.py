@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from acclimate.bench import Job, Result, Store
-from acclimate.report.page import build_report
-from acclimate.report.rates import rate_grid
+from acclimate.bench import Job, Result
+from acclimate.report.figures import rate_grid
 from acclimate.report.settings import choose, mean_error, panels, side_by_side
-from report_store import rows, section, sweep
+from report_store import headline, sweep
 from stored import change
 
 ERRORS = {"fog:5": 32.0, "gaussian_noise:5": 90.0, "gaussian_noise:3": 50.0}
@@ -34,10 +33,8 @@ def runs(recipe, *, lr=None, seed=0, more=0.0):
 
 
 @pytest.fixture
-def report(tmp_path):
-    store = Store(tmp_path / "uneven.db")
-    store.add_all([*runs("none"), *runs("ent", lr=0.1), *runs("ent", lr=1.0, more=5.0)])
-    return build_report(store)
+def report(reported):
+    return reported([*runs("none"), *runs("ent", lr=0.1), *runs("ent", lr=1.0, more=5.0)])
 
 
 def entries(report, section, column):
@@ -47,18 +44,14 @@ def entries(report, section, column):
     return [row[place].value for row in table.rows]
 
 
-def test_all_rows_have_the_unadapted_error_of_the_model_as_it_is(tmp_path):
-    store, found = Store(tmp_path / "half.db"), sweep(models=["m"], seeds=(0,))
+def test_all_rows_have_the_unadapted_error_of_the_unadapted_model(reported):
+    found = sweep(models=["m"], seeds=(0,))
     for each in found:
         if each.job.recipe == "ent":  # as where its passes are in bfloat16
             change(each, errors={"unadapted": each.unadapted_error + 0.3})
-    store.add_all(found)
-    (table,) = section(build_report(store), "results").tables
-    assert len({row["unadapted %"] for row in rows(table)}) == 1
-    alone = Store(tmp_path / "alone.db")
-    alone.add_all(each for each in found if each.job.recipe != "none")
-    (table,) = section(build_report(alone), "results").tables
-    assert len({row["unadapted %"] for row in rows(table)}) == 2
+    learnt = [each for each in found if each.job.recipe != "none"]
+    seen = [{row["unadapted %"] for row in headline(reported(of))} for of in (found, learnt)]
+    assert list(map(len, seen)) == [1, 2]
 
 
 def test_tables_plots_and_the_grid_agree(report):
@@ -95,12 +88,10 @@ def scored_at_the_end(result):
     return change(result, errors={"after_epoch": [None, 40.0], "before_update": [48.0, 44.0]})
 
 
-def test_a_curve_has_points_where_all_of_its_runs_were_scored(tmp_path):
-    store = Store(tmp_path / "ends.db")
+def test_a_curve_has_points_where_all_of_its_runs_were_scored(reported):
     first, *others = map(scored_at_the_end, runs("ent", lr=0.1))
     change(first, errors={"after_epoch": [99.0, 40.0]})  # it alone was scored after the first epoch
-    store.add_all([first, *others])
-    report = build_report(store)
+    report = reported([first, *others])
     assert entries(report, "epochs", "epoch") == [0.0, 2.0, 0.5, 1.5]
     assert entries(report, "epochs", "top-1 error %") == [MEAN, 40.0, 48.0, 44.0]
 
@@ -108,7 +99,7 @@ def test_a_curve_has_points_where_all_of_its_runs_were_scored(tmp_path):
 def side_by_side_of(results):
     found = panels(results)
     (panel,) = found
-    shown, notes = side_by_side(panel, found)
+    shown, notes = side_by_side(choose(panel, found))
     return {each.setting.recipe: [r.job.shift for r in each.results] for each in shown}, notes
 
 
@@ -148,11 +139,12 @@ def test_seeds_that_ran_on_others_are_left_out_and_it_is_said():
     assert notes == ["ent (lr=0.1): 1 of 2 seeds, those that ran on the same."]
 
 
-def test_a_curve_begins_with_the_runs_it_goes_on_with(tmp_path):
-    store = Store(tmp_path / "stopped.db")
+def test_a_curve_begins_with_the_runs_it_goes_on_with(reported):
     first, *others = runs("ent", lr=0.1)
-    store.add_all([with_epochs(first, 30.0, 29.0), *(with_epochs(each, 80.0) for each in others)])
-    errors = entries(build_report(store), "epochs", "top-1 error %")
+    shorter = [with_epochs(each, 80.0) for each in others]
+    errors = entries(
+        reported([with_epochs(first, 30.0, 29.0), *shorter]), "epochs", "top-1 error %"
+    )
     assert errors[:3] == [32.0, 30.0, 29.0]
 
 

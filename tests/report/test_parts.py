@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from acclimate.bench import Job, Result, Store, conditions
-from acclimate.data.corruptions import DEV
+from acclimate.data.corruptions import DEV, TEST
 from acclimate.errors import AcclimateError
-from acclimate.report.calibration import pooled
-from acclimate.report.over_time import balance_figure, error_figure
+from acclimate.report.figures import balance_figure, error_figure, pooled, rate_figure, rate_groups
 from acclimate.report.page import build_report
-from acclimate.report.rates import rate_figure, rate_groups
-from acclimate.report.settings import Setting, choose, panels
-from acclimate.text import option_words
-from report_store import RATES, full_store, result, rows, section, sweep
+from acclimate.report.settings import Setting, choose, panels, view
+from report_store import RATES, full_store, headline, result, rows, section, sweep
 from stored import change
 
 
@@ -50,10 +49,9 @@ def test_every_setting_of_a_search_is_there_too(report):
     assert len([row for row in held_out if row["recipe"] == "ent"]) == 2 * len(RATES)
 
 
-def test_a_mean_over_less_says_so(tmp_path):
-    store = Store(tmp_path / "part.db")
-    store.add_all(sweep(corruptions=["fog", "snow"], severities=(5,), recipes=["none", "ent"]))
-    (table,) = section(build_report(store), "results").tables
+def test_a_mean_over_less_says_so(reported):
+    report = reported(sweep(corruptions=["fog", "snow"], severities=(5,), recipes=["none", "ent"]))
+    (table,) = section(report, "results").tables
     assert [row["coverage"] for row in rows(table)] == ["2 of 15"] * 4
     assert any("12 of 15" in note for note in table.notes)
     for written in (table.latex(), table.markdown()):
@@ -61,71 +59,57 @@ def test_a_mean_over_less_says_so(tmp_path):
         assert [line.count("2 of 15") for line in lines] == [1] * 4
 
 
-def test_a_number_that_covers_less_than_its_row_says_so_itself(tmp_path):
-    store = Store(tmp_path / "part.db")
-    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"], recipes=["none", "ent"]))
-    store.add_all(sweep(models=["m"], corruptions=["fog"], recipes=["bn"]))
-    none, bn, ent = rows(section(build_report(store), "results").tables[0])
+def of_one(corruptions, *recipes, **more):
+    return sweep(models=["m"], corruptions=corruptions, recipes=recipes, **more)
+
+
+def test_a_number_that_covers_less_than_its_row_says_so_itself(reported):
+    both, less = of_one(["fog", "snow"], "none", "ent"), of_one(["fog"], "bn")
+    none, bn, ent = headline(reported([*both, *less]))
     assert (none["coverage"], bn["coverage"], ent["coverage"]) == ("2 of 15", "1 of 15", "2 of 15")
     assert ent["BN %"].endswith("(1 of 15)")
     assert not any("of" in row["after %"] + row["unadapted %"] for row in (none, bn, ent))
     assert "of" not in bn["BN %"]
 
 
-def test_what_a_recipe_is_compared_with_is_of_the_same_images(tmp_path):
-    store = Store(tmp_path / "part.db")
-    store.add_all(sweep(models=["m"], recipes=["none", "bn"]))
-    store.add_all(sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["ent"]))
-    found = {row["recipe"]: row for row in rows(section(build_report(store), "results").tables[0])}
+def test_what_a_recipe_is_compared_with_is_of_the_same_images(reported):
+    easy = of_one(["fog"], "ent", severities=(5,))
+    found = {row["recipe"]: row for row in headline(reported([*of_one(TEST, "none", "bn"), *easy]))}
     assert found["ent"]["coverage"] == "1 of 15, 3 of 90 parts"
     assert found["ent"]["corruptions"] == "test, severity 5"
     assert found["bn"]["corruptions"] == "test, severity 3, 5"
-    (same,) = sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["bn"])
+    (same,) = of_one(["fog"], "bn", severities=(5,))
     assert found["ent"]["BN %"] == f"{same.error:.1f}"
-    store.add_all(sweep(models=["n"], corruptions=["fog", "frost"], recipes=["none", "bn"]))
-    store.add_all(sweep(models=["n"], corruptions=["fog", "snow"], recipes=["rpl"]))
-    store.add_all(sweep(models=["n"], corruptions=["snow"], recipes=["ent"]))
-    found = {
-        row["recipe"]: row
-        for row in rows(section(build_report(store), "results").tables[0])
-        if row["model"] == "n"
-    }
-    both = sweep(models=["m"], corruptions=["fog"], recipes=["bn"])
-    assert found["rpl"]["BN %"] == f"{sum(r.error for r in both) / 2:.1f} (1 of 15)"
+
+
+def test_a_baseline_that_ran_on_some_of_the_same_images_says_on_how_many(reported):
+    baselines, some = of_one(["fog", "frost"], "none", "bn"), of_one(["fog", "snow"], "rpl")
+    report = reported([*baselines, *some, *of_one(["snow"], "ent")])
+    found = {row["recipe"]: row for row in headline(report)}
+    errors = [each.error for each in of_one(["fog"], "bn")]
+    assert found["rpl"]["BN %"] == f"{sum(errors) / 2:.1f} (1 of 15)"
     assert found["ent"]["BN %"] == "–"
 
 
-def test_what_a_row_covers_is_said_once_in_the_table_of_corruptions_too(tmp_path):
-    store = Store(tmp_path / "part.db")
-    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"], recipes=["none", "ent"]))
-    store.add_all(sweep(models=["m"], corruptions=["fog", "snow"], severities=(5,), recipes=["bn"]))
-    (table,) = section(build_report(store), "corruptions").tables
-    found = {row["recipe"]: row for row in rows(table)}
-    assert {name: row["coverage"] for name, row in found.items()} == {
-        "none": "all",
-        "bn": "1 of 2 parts",
-        "ent": "all",
-    }
-    assert not any("of" in row["fog"] + row["snow"] for row in found.values())
+def test_what_a_row_covers_is_said_once_in_the_table_of_corruptions_too(reported):
+    both = ["fog", "snow"]
+    found = [*of_one(both, "none", "ent"), *of_one(both, "bn", severities=(5,))]
+    (table,) = section(reported(found), "corruptions").tables
+    covered = {row["recipe"]: row["coverage"] for row in rows(table)}
+    assert covered == {"none": "all", "bn": "1 of 2 parts", "ent": "all"}
+    assert not any("of" in row["fog"] + row["snow"] for row in rows(table))
 
 
-def test_a_whole_mean_over_corruptions_needs_no_words(tmp_path):
-    store = Store(tmp_path / "whole.db")
-    store.add_all(sweep(models=["m"], recipes=["none", "bn"]))
-    (table,) = section(build_report(store), "corruptions").tables
-    assert not any("all" in row["mean test"] for row in rows(table))
-    assert not any("Coverage" in note for note in table.notes)
+def test_a_whole_mean_needs_no_words_and_no_column(reported):
+    report = reported(of_one(TEST, "none", "bn"))
+    (first,), (by_corruption,) = (section(report, n).tables for n in ("results", "corruptions"))
+    assert not any("all" in row["mean test"] for row in rows(by_corruption))
+    assert "coverage" not in first.header
+    assert not any("Coverage" in note for note in (*first.notes, *by_corruption.notes))
 
 
-def test_there_is_no_column_for_coverage_where_all_is_there(report):
-    (table,) = section(report, "results").tables
-    assert "coverage" not in table.header
-    assert not any("Coverage" in note for note in table.notes)
-
-
-def test_the_setting_shown_is_the_one_chosen_on_hold_out_corruptions(tmp_path):
-    slow, fast = {"optimizer.lr": 1e-4}, {"optimizer.lr": 1e-3}
-    grid = [slow, fast]
+def test_the_setting_shown_is_the_one_chosen_on_hold_out_corruptions():
+    grid = [{"optimizer.lr": 1e-4}, fast := {"optimizer.lr": 1e-3}]
     held_out = sweep(corruptions=DEV, seeds=(0,), grid=grid)
     test = sweep(corruptions=["fog"], seeds=(0,), grid=grid)
     found = panels([*held_out, *test])
@@ -252,13 +236,11 @@ def test_details_have_versions_device_fingerprint_time_and_memory(report):
     assert "results" in title
 
 
-def test_records_may_lack_everything(tmp_path):
-    store = Store(tmp_path / "bare.db")
+def test_records_may_lack_everything(reported):
     job = Job(model="m", dataset="d", recipe="ent", shift="clipart")
-    store.add(Result(job=job, record={"errors": {"final": 20.0}}))
-    store.add(Result(job=Job(model="m", dataset="d", recipe="none")))
-    report = build_report(store)
-    assert rows(section(report, "results").tables[0])
+    one = Result(job=job, record={"errors": {"final": 20.0}})
+    report = reported([one, Result(job=Job(model="m", dataset="d", recipe="none"))])
+    assert headline(report)
     assert section(report, "rates").figures == []
 
 
@@ -288,13 +270,13 @@ def test_what_cannot_be_reported(tmp_path):
         build_report(store)
 
 
-def test_the_mce_has_a_column_where_it_is_whole(tmp_path):
-    store = Store(tmp_path / "imagenet.db")
-    for each in sweep(models=["paper:resnet50"], severities=range(1, 6), recipes=["none", "bn"]):
-        job = Job(model="m", dataset="imagenet-c", recipe=each.job.recipe,
-                  shift=f"{each.job.corruption}:{each.job.severity}")  # fmt: skip
-        store.add(Result(job=job, record=each.record))
-    (table,) = section(build_report(store), "results").tables
+def test_the_mce_has_a_column_where_it_is_whole(reported):
+    found = [
+        Result(job=replace(each.job, dataset="imagenet-c", images=None,
+                           shift=each.job.shift.removeprefix("cifar/")), record=each.record)
+        for each in of_one(TEST, "none", "bn", severities=range(1, 6))
+    ]  # fmt: skip
+    (table,) = section(reported(found), "results").tables
     assert table.header[-1] == "mCE %"
     assert all(float(row["mCE %"]) > 0 for row in rows(table))
 
@@ -304,30 +286,23 @@ def test_a_run_of_one_epoch_shows_where_it_began_and_its_online_error():
                          seeds=(0,), grid=[{"epochs": 1}]))  # fmt: skip
     panel = next(iter(found))
     (result_,) = found[panel][Setting("ent", (("epochs", 1),))]
-    figure = error_figure(panel, found)
+    figure = error_figure(view(panel, found))
     assert [row["kind"] for row in rows(figure.table)] == ["after", "after", "online"]
     assert len(figure.spec["data"]["values"]) == 3
     change(result_, start_balance={"classes": 9.0, "largest": 0.1, "unused": 0})
-    balance = rows(balance_figure(panel, found).table)
+    balance = rows(balance_figure(view(panel, found)).table)
     assert [row["epoch"] for row in balance] == ["0", "1"]
     assert balance[0]["most frequent prediction %"] == "10.00"
-
-
-def test_a_rate_beyond_measure_has_a_short_name():
-    assert option_words([("optimizer.lr", 10**30), ("epochs", 5)]) == "optimizer.lr=1e+30, epochs=5"
-    assert option_words([("x", True), ("selector", "all"), ("lr", 2.5e-4)]) == (
-        "x=True, selector=all, lr=0.00025"
-    )
 
 
 def test_an_unadapted_error_far_off_does_not_press_the_others_together():
     found = panels(sweep(models=["m"], corruptions=["fog"], seeds=(0,)))
     panel = next(iter(found))
-    near = error_figure(panel, found)
+    near = error_figure(view(panel, found))
     assert {row["line"] for row in rows(near.table)} == {"none", "bn", "ent", "rpl"}
     for result_ in found[panel][Setting("none")]:
         change(result_, errors={"final": 99.0})
-    far = error_figure(panel, found)
+    far = error_figure(view(panel, found))
     assert "none: 99.0, off the top" in {row["line"] for row in rows(far.table)}
 
 
@@ -336,5 +311,5 @@ def test_bn_is_drawn_with_the_statistics_that_the_curves_have():
     panel = next(iter(found))
     for result_ in found[panel][Setting("bn")]:
         change(result_, errors={"final": 20.0, "online": 21.5})
-    drawn = [row for row in rows(error_figure(panel, found).table) if row["line"] == "bn"]
+    drawn = [row for row in rows(error_figure(view(panel, found)).table) if row["line"] == "bn"]
     assert {row["top-1 error %"] for row in drawn} == {"21.50"}

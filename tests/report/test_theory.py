@@ -13,7 +13,6 @@ from PIL import Image
 from acclimate.errors import AcclimateError
 from acclimate.report.charts import CHANGE, ERROR, svg
 from acclimate.report.theory import (
-    METHODS,
     field_figure,
     phase_figure,
     real_network_figure,
@@ -21,7 +20,7 @@ from acclimate.report.theory import (
     trajectory_figure,
 )
 from acclimate.theory.boundary import run_grid
-from acclimate.theory.settings import FIGURES, MAIN_FIGURE
+from acclimate.theory.settings import FIGURES, MAIN_FIGURE, METHODS
 
 SMALL = replace(MAIN_FIGURE, count=12, steps=200)
 

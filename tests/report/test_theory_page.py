@@ -16,19 +16,10 @@ import pytest
 from acclimate.report import theory as pages
 from acclimate.report.theory import theory_page
 from acclimate.theory import simulate, will_collapse
-from chromium import Chromium, find_chromium
 
 MODEL = Path(pages.__file__).parent / "theory_assets" / "model.js"
-BASE = {
-    "tauS": 0.4,
-    "tauT": 1.0,
-    "stopGradient": True,
-    "q": 0.0,
-    "lr": 0.1,
-    "momentum": 0.9,
-    "steps": 400,
-    "start": [0.5, -0.5],
-}
+BASE = {"tauS": 0.4, "tauT": 1.0, "stopGradient": True, "q": 0.0, "lr": 0.1, "momentum": 0.9,
+        "steps": 400, "start": [0.5, -0.5]}  # fmt: skip
 CASES = {
     "collapses": {},
     "grows": {"tauS": 2.0},
@@ -66,27 +57,23 @@ def node(script: str) -> object:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if find_chromium() is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    tab = Chromium()
-    tab.file = tmp_path_factory.mktemp("page") / "theory.html"
-    tab.file.write_text(theory_page(), encoding="utf-8")
-    yield tab
-    tab.close()
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "theory.html"
+    path.write_text(theory_page(), encoding="utf-8")
+    return path
 
 
 @pytest.fixture
-def page(browser):
+def page(browser, file):
     browser.screen(1200, 1000)
-    browser.open(browser.file)
+    browser.open(file)
     browser.wait("map.done")
     yield browser
     assert browser.complaints() == []
 
 
 @pytest.fixture(scope="module", params=["chromium", "node"])
-def answers(request):
+def answers(request, file):
     """By case: path, prediction and sentence, as JavaScript has them."""
     script = (
         f"Object.fromEntries(Object.entries({json.dumps({c: settings(c) for c in CASES})}).map("
@@ -97,7 +84,7 @@ def answers(request):
     )
     if request.param == "chromium":
         browser = request.getfixturevalue("browser")
-        browser.open(browser.file)
+        browser.open(file)
         return browser.run(script)
     if shutil.which("node") is None:
         pytest.skip("no node on this machine")
@@ -110,18 +97,9 @@ def answers(request):
 @pytest.mark.parametrize("case", CASES)
 def test_the_path_is_that_of_python(answers, case):
     m = settings(case)
-    run = simulate(
-        m["tauS"],
-        m["tauT"],
-        stop_gradient=m["stopGradient"],
-        lr=m["lr"],
-        momentum=m["momentum"],
-        q=m["q"],
-        start=m["start"],
-        points=np.eye(2),
-        steps=m["steps"],
-        keep=m["steps"],
-    )
+    options = {name: m[name] for name in ("lr", "momentum", "q", "start", "steps")}
+    run = simulate(m["tauS"], m["tauT"], stop_gradient=m["stopGradient"], points=np.eye(2),
+                   keep=m["steps"], **options)  # fmt: skip
     path = np.array(answers[case]["path"]).reshape(-1, 2)
     np.testing.assert_allclose(path, run.trajectory, rtol=1e-9, atol=1e-6)
     end = answers[case]["end"]
@@ -157,8 +135,8 @@ def test_the_sentence_says_what_happened_and_why(answers, case, says):
     assert says in answers[case]["sentence"]
 
 
-def test_the_page_opens_alone_and_without_complaint(page):
-    assert page.requests() == [page.file.as_uri()]
+def test_the_page_opens_alone_and_without_complaint(page, file):
+    assert page.requests() == [file.as_uri()]
     assert "Proposition 1 predicts collapse" in page.run("sentence.textContent")
     assert page.run("[...map.values].filter(Number.isNaN).length") == 0
 
@@ -240,15 +218,11 @@ def test_markers_can_be_dragged(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
-def test_it_fits_a_phone_and_a_desk_in_light_and_dark(page, tmp_path, width, scheme):
+def test_it_fits_a_phone_and_a_desk_in_light_and_dark(page, file, fits, width, scheme):
     page.screen(width, 900, scheme=scheme, phone=width < 500)
-    page.open(page.file)
+    page.open(file)
     page.wait("map.done")
-    assert page.run("document.documentElement.scrollWidth") <= width
-    paper = page.run("getComputedStyle(document.body).backgroundColor")
-    assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(22, 24, 29)")
-    page.screenshot(tmp_path / "shot.png")
-    assert (tmp_path / "shot.png").stat().st_size > 20_000
+    fits(page, width, scheme)
 
 
 def test_the_page_is_small_and_names_no_other_place():

@@ -5,18 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 
-def statistics(images: np.ndarray, clean: np.ndarray) -> np.ndarray:
-    """For each draw, the mean, the variance and the power in octaves of what was changed."""
-    change = (images.astype(float) - clean).mean(axis=-1)
-    power = np.abs(np.fft.fft2(change)) ** 2
-    side = clean.shape[0]
-    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.fftfreq(side)) * side
-    octaves = [
-        power[:, (frequency >= f) & (frequency < 2 * f)].mean(axis=1) for f in 2 ** np.arange(7)
-    ]
-    return np.stack([change.mean(axis=(1, 2)), change.var(axis=(1, 2)), *octaves], axis=1)
-
-
 def radial_spectra(differences: np.ndarray) -> np.ndarray:
     """Mean power of N×H×W×C pictures in ten rings of spatial frequency, N×10."""
     power = (np.abs(np.fft.fft2(differences, axes=(1, 2))) ** 2).mean(axis=3)

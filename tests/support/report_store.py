@@ -152,3 +152,8 @@ def section(report, name):
 def rows(table):
     names = [[e if isinstance(e, str) else e.text for e in row] for row in table.rows]
     return [dict(zip(table.header, row, strict=True)) for row in names]
+
+
+def headline(report: Any) -> list[dict[str, str]]:
+    """The rows of the first table."""
+    return rows(section(report, "results").tables[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -61,37 +61,32 @@ def search_of(entry: Mapping[str, Any], *, path: str | Path) -> Search:
     >>> search.error, search.searched
     (9.5, {'epochs': (1, 2)})
     """
+    errors = [entry[key] for key in ("dev_error", "test_error", "error") if key in entry]
+    labelled = entry.get("labelled")
     try:
-        return _search(entry)
+        parts: Mapping[str, Mapping[str, Any]] = entry.get("by_shift") or {}
+        each = [entry, *parts.values()]
+        places = [str(name) for one in each for name in one.get("chosen_on") or ()]
+        counts = [int(one["candidates"]) for one in each if one.get("candidates") is not None]
+        searched: Mapping[str, Any] = entry.get("searched") or {}
+        return Search(
+            searched={name: tuple(values) for name, values in searched.items()},
+            chosen_on=tuple(dict.fromkeys(places)),
+            candidates=max(counts, default=None),
+            error=_number(next(iter(errors), None)),
+            errors={name: _number(one.get("error")) for name, one in parts.items()},
+            labelled=labelled
+            and Labelled(options=dict(labelled["options"]), error=float(labelled["error"])),
+            regret=_number(entry.get("regret")),
+            seeds=tuple(map(int, entry.get("seeds") or ())),
+            images=entry.get("images_per_shift"),
+        )
     except (AttributeError, TypeError, ValueError, KeyError) as error:
         raise AcclimateError(
             f"expected an entry as acclimate tune writes it in {path} (--choice), got one that "
             f"cannot be read ({error}): {str(dict(entry))[:80]}; write the file anew with "
             "acclimate tune --out"
         ) from error
-
-
-def _search(entry: Mapping[str, Any]) -> Search:
-    parts: Mapping[str, Mapping[str, Any]] = entry.get("by_shift") or {}
-    each = [entry, *parts.values()]
-    places = dict.fromkeys(str(name) for one in each for name in one.get("chosen_on") or ())
-    counts = [int(one["candidates"]) for one in each if one.get("candidates") is not None]
-    error = next((entry[k] for k in ("dev_error", "test_error", "error") if k in entry), None)
-    labelled = entry.get("labelled")
-    searched: Mapping[str, Any] = entry.get("searched") or {}
-    return Search(
-        searched={name: tuple(values) for name, values in searched.items()},
-        chosen_on=tuple(places),
-        candidates=max(counts, default=None),
-        error=_number(error),
-        errors={name: _number(one.get("error")) for name, one in parts.items()},
-        labelled=None
-        if labelled is None
-        else Labelled(options=dict(labelled["options"]), error=float(labelled["error"])),
-        regret=_number(entry.get("regret")),
-        seeds=tuple(map(int, entry.get("seeds") or ())),
-        images=entry.get("images_per_shift"),
-    )
 
 
 def _number(value: Any) -> float | None:
@@ -175,21 +170,21 @@ def read_choices(*paths: str | Path) -> Choices:
     for all models, ``{"ent": {"optimizer.lr": 1e-3}}`` are understood too.
     """
     together: dict[str, dict[str, Chosen]] = {}
-    said: dict[tuple[str, str], str | Path] = {}
+    read_from: dict[tuple[str, str], str | Path] = {}
     for path in paths:
-        for pattern, recipes in _read(path).items():
-            for recipe, chosen in recipes.items():
-                before = together.setdefault(pattern, {}).setdefault(recipe, chosen)
-                first = said.setdefault((pattern, recipe), path)
-                if (before.options, before.by_shift) != (chosen.options, chosen.by_shift):
-                    raise AcclimateError(
-                        f"{first} and {path} (--choice) have different options of {recipe} for "
-                        f"{pattern}; leave one of them out"
-                    )
+        for pattern, recipe, chosen in _read(path):
+            before = together.setdefault(pattern, {}).setdefault(recipe, chosen)
+            first = read_from.setdefault((pattern, recipe), path)
+            if (before.options, before.by_shift) != (chosen.options, chosen.by_shift):
+                raise AcclimateError(
+                    f"{first} and {path} (--choice) have different options of {recipe} for "
+                    f"{pattern}; leave one of them out"
+                )
     return Choices(chosen=together, source=", ".join(map(str, paths)))
 
 
-def _read(path: str | Path) -> dict[str, dict[str, Chosen]]:
+def _read(path: str | Path) -> Iterator[tuple[str, str, Chosen]]:
+    """What a file has for a model, or a pattern of names, and a recipe."""
     try:
         content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
@@ -197,13 +192,43 @@ def _read(path: str | Path) -> dict[str, dict[str, Chosen]]:
     except ValueError as error:
         raise AcclimateError(f"expected JSON in {path} (--choice), got: {error}") from error
     known = {recipe.name for recipe in list_recipes()}
-    found: dict[str, dict[str, Chosen]] = {}
     for name, value in _mapping(content, path).items():
-        recipes = {name: value} if name in known else _mapping(value, path)
-        for recipe, entry in recipes.items():
-            pattern = "*" if name in known else name
-            found.setdefault(pattern, {})[recipe] = _chosen(recipe, _mapping(entry, path), path)
-    return found
+        if name in known:
+            yield "*", name, _chosen(name, _mapping(value, path), path)
+            continue
+        for recipe, entry in _mapping(value, path).items():
+            yield name, recipe, _chosen(recipe, _mapping(entry, path), path)
+
+
+def _chosen(recipe: str, entry: Mapping[str, Any], path: str | Path) -> Chosen:
+    if "options" not in entry and "by_shift" not in entry:
+        return Chosen(options=_options(recipe, entry, path))
+    options = entry.get("options")
+    return Chosen(
+        options=None if options is None else _options(recipe, options, path),
+        by_shift={
+            name: _options(recipe, _mapping(each, path).get("options", {}), path)
+            for name, each in _mapping(entry.get("by_shift", {}), path).items()
+        },
+        selection=str(entry.get("selection", "")),
+        search=search_of(entry, path=path),
+    )
+
+
+def _options(recipe: str, options: Any, path: str | Path) -> Mapping[str, Value]:
+    given = _mapping(options, path)
+    # Unknown names show before anything runs, and 1e-3 in quotes is the number.
+    typed = dict(typed_options(get_recipe(recipe, given), given))
+    return {name: typed[name] for name in given}
+
+
+def _mapping(value: Any, path: str | Path) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise AcclimateError(
+            'expected {"MODEL": {"RECIPE": {"options": {"OPTION": value}}}}, as acclimate tune '
+            f"writes it, in {path} (--choice), got {value!r:.60}"
+        )
+    return value
 
 
 def chosen_jobs(jobs: Sequence[Job], choices: Choices) -> list[Job]:
@@ -230,34 +255,3 @@ def _with_options(job: Job, choices: Choices) -> Job:
             f"{place_of(job).words}: {', '.join(chosen.by_shift)}"
         )
     return replace(job, options=tuple({**options, **dict(job.options)}.items()))
-
-
-def _chosen(recipe: str, entry: Mapping[str, Any], path: str | Path) -> Chosen:
-    whole = "options" in entry or "by_shift" in entry
-    by_shift = {
-        name: _options(recipe, _mapping(each, path).get("options", {}), path)
-        for name, each in _mapping(entry.get("by_shift", {}), path).items()
-    }
-    options = entry.get("options") if whole else entry
-    return Chosen(
-        options=None if options is None else _options(recipe, options, path),
-        by_shift=by_shift if whole else {},
-        selection=str(entry.get("selection", "")) if whole else "",
-        search=search_of(entry, path=path) if whole else Search(),
-    )
-
-
-def _options(recipe: str, options: Any, path: str | Path) -> Mapping[str, Value]:
-    given = _mapping(options, path)
-    # Unknown names show before anything runs, and 1e-3 in quotes is the number.
-    typed = dict(typed_options(get_recipe(recipe, given), given))
-    return {name: typed[name] for name in given}
-
-
-def _mapping(value: Any, path: str | Path) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise AcclimateError(
-            'expected {"MODEL": {"RECIPE": {"options": {"OPTION": value}}}}, as acclimate tune '
-            f"writes it, in {path} (--choice), got {value!r:.60}"
-        )
-    return value

@@ -158,7 +158,8 @@ def _run(jobs: Sequence[Job], store: Store, model: LoadedModel, worker: Worker) 
         if job.key not in results:
             result = worker.run(job)
             if result.status == "failed":
-                raise AcclimateError(result.message)
+                where = f"{job.shift or CLEAN}: " if len(jobs) > 1 else ""
+                raise AcclimateError(f"{where}{result.message}")
             store.add(result)
             results[job.key] = result
     return [results[job.key] for job in jobs]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,38 +30,14 @@ from acclimate.models.loading import origin
 from acclimate.parts.base import PARTS
 from acclimate.recipe import Recipe
 
-__all__ = [
-    "MADE_FROM",
-    "Grid",
-    "Plan",
-    "combinations",
-    "of_one_pass",
-    "problems",
-    "root_of",
-    "split_of",
-    "typed_options",
-]
+__all__ = ["MADE_FROM", "Grid", "Plan", "of_one_pass", "root_of", "split_of", "typed_options"]
 
 Grid: TypeAlias = Mapping[str, Any]
 """Values, or a list of them, by option; and grids of single recipes by the recipe's name."""
 
 
-def recipe_options(recipe: str, grid: Grid) -> list[Options]:
-    """Every combination of what a grid has for a recipe.
-
-    >>> grid = {"optimizer.lr": ["1e-3", 0.01], "ent": {"epochs": 2}}
-    >>> recipe_options("ent", grid)
-    [(('epochs', 2), ('optimizer.lr', 0.001)), (('epochs', 2), ('optimizer.lr', 0.01))]
-    >>> recipe_options("bn", {**grid, "epochs": [1, 5]})
-    [()]
-    """
-    chosen = combinations(recipe, grid)
-    typed = [typed_options(get_recipe(recipe, options), options) for options in chosen]
-    return list(dict.fromkeys(typed))
-
-
 def combinations(recipe: str, grid: Grid) -> list[dict[str, Any]]:
-    """Every combination, with the values as they were given."""
+    """Every combination of what a grid has for a recipe, with the values as they were given."""
     if recipe == UNADAPTED:
         return [{}]
     made = get_recipe(recipe)
@@ -116,67 +92,72 @@ def typed_options(recipe: Recipe, options: Mapping[str, Any]) -> Options:
     return tuple(sorted(typed.items()))
 
 
-_LISTED = ("acclimate", "paper")  # whose names are known without another library
-
-
 def problems(plan: Plan) -> list[str]:
     """Every mistake in a plan, in words."""
     found: dict[str, None] = {}  # a set that keeps its order: a grid repeats its mistakes
-    for check in _checks(plan):
+
+    @contextmanager
+    def noted(before: str = "", after: str = "") -> Iterator[None]:
         try:
-            check()
+            yield
         except AcclimateError as error:
-            found[str(error)] = None
+            found[f"{before}{error}{after}"] = None
+
+    for seed in plan.seeds:
+        if not _is_whole(seed, 0):
+            found[f"expected seeds >= 0, got {seed!r}"] = None
+    if plan.images is not None and not _is_whole(plan.images, 1):
+        found[f"expected images >= 1, got {plan.images!r}"] = None
+    for name in ("models", "datasets", "recipes", "seeds", "settings"):
+        if not getattr(plan, name):
+            found[f"expected at least one of {name} in the plan, got none"] = None
+    for model in plan.models:
+        with noted():
+            _check_model(model)
+        with noted():
+            want_trained(model, plan.weights.get(model))
+    for dataset in plan.datasets:
+        for word in plan.words_for(dataset):
+            with noted():
+                job_shifts(dataset, [word])
+        with noted():
+            _check_dataset(plan, dataset)
+    for recipe in plan.recipes:
+        if recipe == UNADAPTED and plan.options.get(recipe):
+            found["the recipe 'none' adapts nothing and takes no options"] = None
+        several = len(plan.recipes) > 1 and recipe not in plan.options
+        hint = "; an option for one recipe alone goes below its name" if several else ""
+        with noted():
+            for options in combinations(recipe, plan.options):
+                with noted(f"recipe {recipe}: ", hint):
+                    get_recipe(recipe, options)
+    grids = [name for name, value in plan.options.items() if isinstance(value, Mapping)]
+    shifts = plan.shifts if isinstance(plan.shifts, Mapping) else ()
+    for what, names, known in (
+        ("options for the recipe", grids, plan.recipes),
+        ("shifts for the data set", shifts, plan.datasets),
+        ("a root for the data set", plan.roots, plan.datasets),
+        ("weights for the model", plan.weights, plan.models),
+    ):
+        for name in names:
+            if name not in known:
+                found[f"{what} {name!r}, which the plan has not: {', '.join(known)}"] = None
+    for name, root in plan.roots.items():
+        if not Path(root).expanduser().exists():
+            found[f"expected {name} in {root}, but nothing is there; check its root"] = None
+    for file in plan.weights.values():
+        with noted():
+            Weights.of(file)
     return list(found)
 
 
-def _checks(plan: Plan) -> Iterator[Callable[[], object]]:
-    yield partial(_numbers, plan)
-    for name in ("models", "datasets", "recipes", "seeds", "settings"):
-        if not getattr(plan, name):
-            yield partial(_refuse, f"expected at least one of {name} in the plan, got none")
-    for model in plan.models:
-        yield partial(_model, model)
-        yield partial(want_trained, model, plan.weights.get(model))
-    for dataset in plan.datasets:
-        for word in plan.words_for(dataset):
-            yield partial(job_shifts, dataset, [word])
-        yield partial(_dataset, plan, dataset)
-    for recipe in plan.recipes:
-        yield from _recipe(plan, recipe)
-    for name, value in plan.options.items():
-        if isinstance(value, Mapping):
-            yield partial(_in_plan, "options for the recipe", name, plan.recipes)
-    if isinstance(plan.shifts, Mapping):
-        for name in plan.shifts:
-            yield partial(_in_plan, "shifts for the data set", name, plan.datasets)
-    for name, root in plan.roots.items():
-        yield partial(_in_plan, "a root for the data set", name, plan.datasets)
-        yield partial(_root, name, root)
-    for name, file in plan.weights.items():
-        yield partial(_in_plan, "weights for the model", name, plan.models)
-        yield partial(Weights.of, file)
-
-
-def _refuse(words: str) -> None:
-    raise AcclimateError(words)
-
-
-def _numbers(plan: Plan) -> None:
-    for seed in plan.seeds:
-        if not _whole_number(seed, 0):
-            raise AcclimateError(f"expected seeds >= 0, got {seed!r}")
-    if plan.images is not None and not _whole_number(plan.images, 1):
-        raise AcclimateError(f"expected images >= 1, got {plan.images!r}")
-
-
-def _whole_number(value: Any, least: int) -> bool:
+def _is_whole(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _model(spec: str) -> None:
+def _check_model(spec: str) -> None:
     prefix = spec.partition(":")[0]
-    if prefix in _LISTED and ":" in spec:
+    if prefix in ("acclimate", "paper") and ":" in spec:  # known without another library
         names = list_models(f"{prefix}:*")
         if spec not in names:
             raise unknown_name("model", spec, names)
@@ -184,7 +165,7 @@ def _model(spec: str) -> None:
         origin(spec)
 
 
-def _dataset(plan: Plan, name: str) -> None:
+def _check_dataset(plan: Plan, name: str) -> None:
     splits = find_dataset(name).splits
     if plan.split is not None and plan.split not in splits:
         if not splits:
@@ -194,37 +175,6 @@ def _dataset(plan: Plan, name: str) -> None:
         plan.shifts_of(name, setting)
         if plan.forgetting and ImageOrder.parse(setting).name != STATIONARY:
             raise AcclimateError(f"forgetting is measured in the setting {STATIONARY} alone")
-
-
-def _recipe(plan: Plan, name: str) -> Iterator[Callable[[], object]]:
-    if name == UNADAPTED and plan.options.get(name):
-        yield partial(_refuse, "the recipe 'none' adapts nothing and takes no options")
-    try:
-        chosen = combinations(name, plan.options)
-    except AcclimateError as error:
-        yield partial(_refuse, str(error))
-        return
-    for options in chosen:
-        yield partial(_options, plan, name, options)
-
-
-def _options(plan: Plan, recipe: str, options: Mapping[str, Any]) -> None:
-    try:
-        get_recipe(recipe, options)
-    except AcclimateError as error:
-        several = len(plan.recipes) > 1 and recipe not in plan.options
-        hint = "; an option for one recipe alone goes below its name" if several else ""
-        raise AcclimateError(f"recipe {recipe}: {error}{hint}") from error
-
-
-def _in_plan(what: str, name: str, known: Any) -> None:
-    if name not in known:
-        raise AcclimateError(f"{what} {name!r}, which the plan has not: {', '.join(known)}")
-
-
-def _root(name: str, root: str) -> None:
-    if not Path(root).expanduser().exists():
-        raise AcclimateError(f"expected {name} in {root}, but nothing is there; check its root")
 
 
 MADE_FROM = {"cifar10-c": ("cifar10", "cifar"), "imagenet-c": ("imagenet", "imagenet")}
@@ -313,8 +263,10 @@ class Plan:
         """All jobs, each once, those that share model and shift next to each other."""
         self.check()
         weights = {model: Weights.of(path) for model, path in self.weights.items()}
-        variants = {
-            recipe: recipe_options(recipe, self.options) for recipe in dict.fromkeys(self.recipes)
+        chosen = {
+            recipe: [typed_options(get_recipe(recipe, options), options) for options in grid]
+            for recipe in dict.fromkeys(self.recipes)
+            if (grid := combinations(recipe, self.options))
         }
         jobs = (
             Job(
@@ -334,8 +286,8 @@ class Plan:
             for dataset in self.datasets
             for setting in self.settings
             for shift in self.shifts_of(dataset, setting)
-            for recipe, combinations in variants.items()
-            for options in combinations
+            for recipe, variants in chosen.items()
+            for options in variants
             # Nothing is drawn where nothing is adapted.
             for seed in (self.seeds if recipe != UNADAPTED or setting != STATIONARY else (0,))
         )
@@ -363,24 +315,6 @@ class Plan:
         return root_of(dataset, self.roots)
 
 
-_MANY = {
-    "model": "models",
-    "dataset": "datasets",
-    "recipe": "recipes",
-    "seed": "seeds",
-    "setting": "settings",
-}
-_BY_NAME = {"root": "roots", "weights": "weights"}
-_NAMES = {
-    **_MANY,
-    **_BY_NAME,
-    "shift": "shifts",
-    "set": "options",
-    "images": "images",
-    "forgetting": "forgetting",
-    "split": "split",
-}
-_REQUIRED = ("model", "dataset")
 _HOW = ("choice", "device", "engine", "score", "speed", "store", "workers")
 
 
@@ -390,19 +324,24 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     found: list[str] = []
     values: dict[str, Any] = {}
     for given, value in plain.items():
-        name = _singular(str(given))
-        if name not in _NAMES:
+        name = _SINGULAR.get(str(given), str(given))
+        if name not in _FIELDS:
             found.append(_unknown(str(given)))
-        elif _NAMES[name] in values:
+            continue
+        field_name, read = _FIELDS[name]
+        if field_name in values:
             found.append(f"expected {name} once, got it as {given} too")
-        else:
-            try:
-                values[_NAMES[name]] = _value(name, value, plain)
-            except AcclimateError as error:
-                found.append(str(error))
-    given_names = {_singular(str(name)) for name in plain}
-    missing = [name for name in _REQUIRED if name not in given_names]
-    found += [f"expected {name}: in the plan, got none" for name in missing]
+            continue
+        values[field_name] = None
+        try:
+            if name in ("root", "weights") and not isinstance(value, Mapping):
+                value = _for_each(name, _word(name, value), plain)
+            values[field_name] = read(name, value)
+        except AcclimateError as error:
+            found.append(str(error))
+    for name in ("model", "dataset"):
+        if _FIELDS[name][0] not in values:
+            found.append(f"expected {name}: in the plan, got none")
     if found:
         raise AcclimateError(f"{path} is no plan:" + "".join(f"\n  - {each}" for each in found))
     return values
@@ -414,7 +353,7 @@ def _unknown(name: str) -> str:
     if name in ("lr", "epochs"):
         option = "optimizer.lr" if name == "lr" else name
         return f"expected {option} among the options under set:, got the key {name}"
-    return str(unknown_name("key", name, _NAMES))
+    return str(unknown_name("key", name, _FIELDS))
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -434,50 +373,8 @@ def _read(path: Path) -> Mapping[str, Any]:
     return plain
 
 
-def _singular(name: str) -> str:
-    """models for model, and so on, as the fields of a Plan are called."""
-    plural = {many: one for one, many in _NAMES.items()} | {"images-per-shift": "images"}
-    return plural.get(name, name)
-
-
-def _value(name: str, value: Any, plain: Mapping[str, Any]) -> Any:
-    if name in _MANY:
-        read = _whole if name == "seed" else _word
-        return [read(name, each) for each in _listed(value)]
-    if name == "shift":
-        if isinstance(value, Mapping):
-            return {str(k): [_word(name, w) for w in _listed(v)] for k, v in value.items()}
-        return [_word(name, each) for each in _listed(value)]
-    if name in _BY_NAME:
-        return _by_name(name, value, plain)
-    if name == "set" and not isinstance(value, Mapping):
-        raise AcclimateError(f"set: expected options such as optimizer.lr: [1e-3], got {value!r}")
-    if name == "set":
-        for option, below in value.items():
-            for word in (option, *(below if isinstance(below, Mapping) else ())):
-                _word(name, word)
-    if name == "split" and value is not None:
-        return _word(name, value)
-    if name == "forgetting" and not isinstance(value, bool):
-        raise AcclimateError(f"forgetting: expected true or false, got {value!r}")
-    if name == "images":
-        return None if value is None else _whole(name, value)
-    return value
-
-
-def _by_name(name: str, value: Any, plain: Mapping[str, Any]) -> dict[str, str]:
-    """A folder may hold several data sets, where a file of weights is of one model."""
-    if isinstance(value, Mapping):
-        return {str(each): _word(name, path) for each, path in value.items()}
-    value = _word(name, value)
-    owner = "dataset" if name == "root" else "model"
-    owners = _listed(plain.get(owner, plain.get(_MANY[owner])))
-    if owner == "model" and len(owners) != 1:
-        raise AcclimateError(
-            f"{name}: expected a path for each {owner} ({', '.join(map(str, owners))}), got "
-            f"{value!r}"
-        )
-    return {str(each): value for each in owners}
+Reader: TypeAlias = Callable[[str, Any], Any]
+"""Checks the value of a key, whose name it is given for its message."""
 
 
 def _listed(value: Any) -> list[Any]:
@@ -494,3 +391,66 @@ def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise AcclimateError(f"{name}: expected a whole number, got {value!r}")
     return value
+
+
+def _each(read: Reader) -> Reader:
+    return lambda name, value: [read(name, each) for each in _listed(value)]
+
+
+def _shifts(name: str, value: Any) -> Any:
+    words = _each(_word)
+    if isinstance(value, Mapping):
+        return {str(dataset): words(name, each) for dataset, each in value.items()}
+    return words(name, value)
+
+
+def _grid(name: str, value: Any) -> Grid:
+    if not isinstance(value, Mapping):
+        raise AcclimateError(f"set: expected options such as optimizer.lr: [1e-3], got {value!r}")
+    for option, below in value.items():
+        for word in (option, *(below if isinstance(below, Mapping) else ())):
+            _word(name, word)
+    return value
+
+
+def _switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise AcclimateError(f"{name}: expected true or false, got {value!r}")
+    return value
+
+
+def _paths(name: str, value: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(each): _word(name, path) for each, path in value.items()}
+
+
+def _for_each(name: str, path: str, plain: Mapping[str, Any]) -> dict[str, str]:
+    """A folder may hold several data sets, where a file of weights is of one model."""
+    owner = "dataset" if name == "root" else "model"
+    owners = [str(each) for each in _listed(plain.get(owner, plain.get(f"{owner}s")))]
+    if owner == "model" and len(owners) != 1:
+        raise AcclimateError(
+            f"{name}: expected a path for each {owner} ({', '.join(owners)}), got {path!r}"
+        )
+    return dict.fromkeys(owners, path)
+
+
+def _or_none(read: Reader) -> Reader:
+    return lambda name, value: None if value is None else read(name, value)
+
+
+_FIELDS: dict[str, tuple[str, Reader]] = {
+    "model": ("models", _each(_word)),
+    "dataset": ("datasets", _each(_word)),
+    "recipe": ("recipes", _each(_word)),
+    "seed": ("seeds", _each(_whole)),
+    "setting": ("settings", _each(_word)),
+    "root": ("roots", _paths),
+    "weights": ("weights", _paths),
+    "shift": ("shifts", _shifts),
+    "set": ("options", _grid),
+    "images": ("images", _or_none(_whole)),
+    "forgetting": ("forgetting", _switch),
+    "split": ("split", _or_none(_word)),
+}
+"""The keys of a plan's file: the field of a `Plan` each one fills, and what reads its value."""
+_SINGULAR = {many: one for one, (many, _) in _FIELDS.items()} | {"images-per-shift": "images"}

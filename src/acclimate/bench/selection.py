@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import fsum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from acclimate.bench.job import Job, Options, Value
-from acclimate.bench.record import Record, Result, Signals
+from acclimate.bench.record import Result, Signals
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
 from acclimate.guard.guard import Guard
-from acclimate.metrics.mean import by_seeds, mean_over_seeds
+from acclimate.metrics.mean import by_seeds, mean, mean_over_seeds
 from acclimate.text import DEFAULTS, option_words
 
 __all__ = [
@@ -22,21 +21,19 @@ __all__ = [
     "LEGEND",
     "ORACLE",
     "Choice",
+    "Entry",
     "Place",
     "Searched",
     "Sensitivity",
-    "State",
+    "Way",
     "check_leave_one_out",
     "check_selection",
     "choose",
     "choose_from",
     "choose_label_free",
-    "entry",
+    "entry_of",
     "jobs_by_recipe",
-    "label_free_entry",
     "leave_one_out",
-    "left_out",
-    "mean_error",
     "place_of",
     "refused",
     "sensitivity",
@@ -109,37 +106,24 @@ def states_of(result: Result) -> dict[int, State]:
     (8.0, [0, 1, 2])
     """
     record = result.record
-    errors = record.errors
-    if not errors.after_epoch:  # nothing is learnt, and the model returned is all there is
-        return {0: State(error=errors.final)}
-    found = {0: State(error=errors.start)}
+    if not record.errors.after_epoch:  # nothing is learnt, and the model returned is all there is
+        return {0: State(error=record.errors.final)}
+    found = {0: State(error=record.errors.start)}
     start = record.label_free.start.diversity
-    for place, error in enumerate(errors.after_epoch):
-        found[place + 1] = _state(record, place, error, start)
+    for epoch, error in enumerate(record.errors.after_epoch, 1):
+        # Older records, and those of a stream, have fewer of these than errors.
+        seen = next(iter(record.label_free.after_epoch[epoch - 1 : epoch]), Signals())
+        drift = record.drift[epoch - 1 : epoch]
+        least, classes = Guard.min_diversity * (start or 0.0), seen.diversity
+        found[epoch] = State(
+            error=error,
+            score=next(iter(record.scores[epoch - 1 : epoch]), None),
+            drift=next(iter(drift), None),
+            collapsed=classes is not None and classes < least,
+            # A record is plain: what was not finite is None in it.
+            diverged=drift == (None,) or seen.diverged or error is None,
+        )
     return found
-
-
-def _state(record: Record, place: int, error: float | None, start: float | None) -> State:
-    seen: Signals = _at(record.label_free.after_epoch, place) or Signals()
-    drift = _at(record.drift, place)
-    # A record is plain: what was not finite is None in it.
-    infinite = place < len(record.drift) and drift is None
-    classes = seen.diversity
-    collapsed = classes is not None and start is not None and classes < Guard.min_diversity * start
-    return State(
-        error=error,
-        score=_at(record.scores, place),
-        drift=drift,
-        collapsed=collapsed,
-        diverged=infinite or seen.diverged or error is None,
-    )
-
-
-def _at(values: Any, place: int) -> Any:
-    return values[place] if values and place < len(values) else None
-
-
-_EPOCHS = "epochs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,8 +153,7 @@ class Searched:
     def epochs(self) -> list[int]:
         """The numbers of epochs that all runs reach; 0 alone where nothing is learnt."""
         reached = [max(states) for states in self.runs.values()]
-        least = min(reached, default=0)
-        learnt = list(range(1, least + 1))
+        learnt = list(range(1, min(reached, default=0) + 1))
         return learnt or ([0] if reached and not max(reached) else [])
 
     @property
@@ -186,28 +169,21 @@ class Searched:
         gone = len(self.expected) - len(self.runs)
         return f"{gone} of {len(self.expected)} runs are missing: {'; '.join(self.reasons)}"
 
-    def state(self, place: Place, epochs: int) -> State | None:
-        """The state of a run after so many epochs."""
-        return self.runs.get(place, {}).get(epochs)
+    def states(self, epochs: int) -> dict[Place, State]:
+        """The states after so many epochs, of the runs that reach them."""
+        reached = (place for place in sorted(self.expected) if epochs in self.runs.get(place, {}))
+        return {place: self.runs[place][epochs] for place in reached}
 
-    def places(self, on: Collection[str] | None = None) -> list[Place]:
-        """Where there should be runs; ``on`` some corruptions or domains alone."""
-        return sorted(each for each in self.expected if on is None or each.corruption in on)
-
-    def error(self, epochs: int, *, on: Collection[str] | None = None) -> float | None:
+    def error(self, epochs: int) -> float | None:
         """The mean over corruptions of the mean over severities, averaged over seeds."""
-        errors = {
-            place: state.error
-            for place in self.places(on)
-            if (state := self.state(place, epochs)) is not None and state.error is not None
-        }
-        return mean_error(errors)
+        return _mean_error(self.states(epochs))
 
 
-def mean_error(errors: Mapping[Place, float]) -> float | None:
+def _mean_error(states: Mapping[Place, State]) -> float | None:
     """Severities first, then corruptions, each of which counts the same, then seeds."""
-    found = ((place.seed, place.corruption, place.severity, e) for place, e in errors.items())
-    return mean_over_seeds(by_seeds(found))
+    errors = [(place, state.error) for place, state in states.items()]
+    known = ((p.seed, p.corruption, p.severity, e) for p, e in errors if e is not None)
+    return mean_over_seeds(by_seeds(known))
 
 
 def settings_of(jobs: Sequence[Job], results: Mapping[str, Result]) -> list[Searched]:
@@ -217,7 +193,7 @@ def settings_of(jobs: Sequence[Job], results: Mapping[str, Result]) -> list[Sear
     """
     sorted_in: dict[Options, list[Job]] = {}
     for job in jobs:
-        options = tuple((key, value) for key, value in job.options if key != _EPOCHS)
+        options = tuple((key, value) for key, value in job.options if key != "epochs")
         sorted_in.setdefault(options, []).append(job)
     return [_setting(options, each, results) for options, each in sorted_in.items()]
 
@@ -225,7 +201,7 @@ def settings_of(jobs: Sequence[Job], results: Mapping[str, Result]) -> list[Sear
 def _setting(options: Options, jobs: Sequence[Job], results: Mapping[str, Result]) -> Searched:
     runs: dict[Place, dict[int, State]] = {}
     reasons: dict[str, None] = {}  # a set that keeps its order
-    rate = dict(options).get("optimizer.lr")
+    rate = dict(options).get(_RATE)
     lr = float(rate) if isinstance(rate, int | float) else None
     for job in jobs:
         result = results.get(job.key)
@@ -245,7 +221,12 @@ def _setting(options: Options, jobs: Sequence[Job], results: Mapping[str, Result
 
 
 RULE = "lowest mean error over corruptions of the mean over severities; ties: smaller lr × epochs"
+LABEL_FREE_RULE = (
+    "for each shift the highest agreement with the source model's predictions among states that "
+    f"drifted by at most {Guard.max_drift:g}; ties: smaller lr × epochs"
+)
 
+_RATE = "optimizer.lr"
 _DIGITS = 9  # of a mean error: what differs less is a tie
 
 
@@ -259,7 +240,6 @@ class Choice:
         chosen_on: the images, ``cifar10 cifar/spatter:3``.
         candidates: how many settings × epochs could have been chosen.
         alike: how many of them have that very error.
-        rule: what was best, in words.
         measured: further numbers: the error on a domain that was left out, …
     """
 
@@ -268,7 +248,6 @@ class Choice:
     chosen_on: tuple[str, ...]
     candidates: int
     alike: int = 1
-    rule: str = RULE
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -279,13 +258,54 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class _Candidate:
+    """A setting after some epochs, and its states on what is chosen on."""
+
     setting: Searched
     epochs: int
-    error: float
+    states: dict[Place, State]
 
     @property
-    def rank(self) -> tuple[float, float]:
-        return round(self.error, _DIGITS), (self.setting.lr or 0.0) * self.epochs
+    def error(self) -> float:
+        return _mean_error(self.states) or 0.0
+
+    @property
+    def score(self) -> float:
+        return mean([state.score or 0.0 for state in self.states.values()])
+
+    @property
+    def moved(self) -> float:
+        return (self.setting.lr or 0.0) * self.epochs
+
+
+def _candidates(
+    settings: Sequence[Searched], on: Collection[str] | None, known: Callable[[State], bool]
+) -> list[_Candidate]:
+    """What has a state, none of which diverged, on all of some images or domains."""
+    found = []
+    for setting in settings:
+        among = {p for p in setting.expected if on is None or p.words in on or p.corruption in on}
+        for epochs in setting.epochs:
+            states = {p: state for p, state in setting.states(epochs).items() if p in among}
+            whole = all(known(state) and not state.diverged for state in states.values())
+            if whole and states and len(states) == len(among):
+                found.append(_Candidate(setting=setting, epochs=epochs, states=states))
+    return found
+
+
+def _chosen(best: _Candidate, found: Sequence[_Candidate], alike: int, **more: Any) -> Choice:
+    return Choice(
+        options=_options(best.setting, best.epochs),
+        error=best.error,
+        chosen_on=tuple(dict.fromkeys(place.words for place in best.states)),
+        candidates=len(found),
+        alike=alike,
+        **more,
+    )
+
+
+def _options(setting: Searched, epochs: int) -> dict[str, Value]:
+    """The options of a setting, with a number of epochs; 0 where nothing is learnt."""
+    return {**dict(setting.options), **({"epochs": epochs} if epochs else {})}
 
 
 def jobs_by_recipe(jobs: Sequence[Job]) -> dict[tuple[str, str], list[Job]]:
@@ -325,17 +345,12 @@ def choose_from(
     settings: Sequence[Searched], *, on: Collection[str] | None = None
 ) -> Choice | None:
     """`choose` for runs that are sorted already; ``on`` some corruptions or domains alone."""
-    found = [each for setting in settings for each in _candidates(setting, on=on)]
+    found = _candidates(settings, on, lambda state: state.error is not None)
     if not found:
         return None
-    best = min(found, key=lambda each: each.rank)
-    return Choice(
-        options=options_with(best.setting, best.epochs),
-        error=best.error,
-        chosen_on=tuple(dict.fromkeys(place.words for place in best.setting.places(on))),
-        candidates=len(found),
-        alike=sum(each.rank[0] == best.rank[0] for each in found),
-    )
+    errors = [round(each.error, _DIGITS) for each in found]
+    _, _, first = min((error, found[n].moved, n) for n, error in enumerate(errors))
+    return _chosen(found[first], found, alike=errors.count(errors[first]))
 
 
 def leave_one_out(settings: Sequence[Searched]) -> dict[str, Choice]:
@@ -343,50 +358,20 @@ def leave_one_out(settings: Sequence[Searched]) -> dict[str, Choice]:
 
     ``measured["error"]`` is the error on the domain itself, which had no say.
     """
-    domains = dict.fromkeys(p.corruption for setting in settings for p in setting.places())
+    domains = dict.fromkeys(p.corruption for setting in settings for p in sorted(setting.expected))
     found: dict[str, Choice] = {}
     for domain in domains:
         choice = choose_from(settings, on=[other for other in domains if other != domain])
         if choice is not None:
-            error = error_of(settings, choice.options, on=[domain])
-            found[domain] = replace(choice, measured={"error": error})
+            states = next(
+                setting.states(epochs)
+                for setting in settings
+                for epochs in setting.epochs
+                if _options(setting, epochs) == choice.options
+            )
+            own = {place: state for place, state in states.items() if place.corruption == domain}
+            found[domain] = replace(choice, measured={"error": _mean_error(own)})
     return found
-
-
-def error_of(
-    settings: Sequence[Searched],
-    options: Mapping[str, Value],
-    *,
-    on: Collection[str] | None = None,
-) -> float | None:
-    """The mean error of some options; None where there are no runs with them."""
-    for setting in settings:
-        for epochs in setting.epochs:
-            if options_with(setting, epochs) == options:
-                return setting.error(epochs, on=on)
-    return None
-
-
-def options_with(setting: Searched, epochs: int) -> dict[str, Value]:
-    """The options of a setting, with a number of epochs; 0 where nothing is learnt."""
-    return {**dict(setting.options), **({"epochs": epochs} if epochs else {})}
-
-
-def _candidates(setting: Searched, *, on: Collection[str] | None) -> list[_Candidate]:
-    found = []
-    for epochs in setting.epochs:
-        states = [setting.state(place, epochs) for place in setting.places(on)]
-        whole = all(s is not None and s.error is not None and not s.diverged for s in states)
-        error = setting.error(epochs, on=on)
-        if whole and error is not None:
-            found.append(_Candidate(setting=setting, epochs=epochs, error=error))
-    return found
-
-
-LABEL_FREE_RULE = (
-    "for each shift the highest agreement with the source model's predictions among states that "
-    f"drifted by at most {Guard.max_drift:g}; ties: smaller lr × epochs"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,70 +399,31 @@ class LabelFree:
         return self.error - self.labelled.error
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Seen:
-    """A setting after some epochs, on all seeds of a shift."""
-
-    setting: Searched
-    epochs: int
-    states: dict[Place, State]
-
-    @property
-    def score(self) -> float:
-        return fsum(state.score or 0.0 for state in self.states.values()) / len(self.states)
-
-    @property
-    def within(self) -> bool:
-        drifts = [state.drift for state in self.states.values()]
-        return all(drift is not None and drift <= Guard.max_drift for drift in drifts)
+def _stayed_near(state: State) -> bool:
+    scored = state.score is not None
+    return scored and state.drift is not None and state.drift <= Guard.max_drift
 
 
 def choose_label_free(settings: Sequence[Searched]) -> LabelFree:
     """Choose the setting and epochs of each shift by the score that ``--keep best`` goes by."""
     by_shift: dict[str, Choice] = {}
-    errors: dict[Place, float] = {}
-    words = dict.fromkeys(place.words for setting in settings for place in setting.places())
+    states: dict[Place, State] = {}
+    words = dict.fromkeys(p.words for setting in settings for p in sorted(setting.expected))
     for name in words:
-        found = [seen for setting in settings for seen in _seen(setting, name)]
-        allowed = [seen for seen in found if seen.within]
-        if not allowed:
+        found = [each for each in _candidates(settings, [name], _stayed_near) if each.epochs]
+        if not found:
             continue  # all of them went too far; the shift is listed as one without a choice
-        best = max(allowed, key=lambda seen: (seen.score, -(seen.setting.lr or 0.0) * seen.epochs))
-        here = {p: s.error for p, s in best.states.items() if s.error is not None}
-        errors |= here
-        by_shift[name] = Choice(
-            options=_options(best),
-            error=mean_error(here) or 0.0,
-            chosen_on=(name,),
-            candidates=len(allowed),
-            alike=sum(seen.score == best.score for seen in allowed),
-            rule=LABEL_FREE_RULE,
-            measured={"score": best.score},
-        )
-    whole = len(by_shift) == len(words)
+        best = max(found, key=lambda each: (each.score, -each.moved))
+        states |= best.states
+        alike = sum(each.score == best.score for each in found)
+        by_shift[name] = _chosen(best, found, alike, measured={"score": best.score})
     return LabelFree(
         by_shift=by_shift,
-        error=mean_error(errors) if whole else None,
+        error=_mean_error(states) if len(by_shift) == len(words) else None,
         labelled=choose_from(settings),
     )
 
 
-def _seen(setting: Searched, words: str) -> list[_Seen]:
-    places = [place for place in setting.places() if place.words == words]
-    found = []
-    for epochs in setting.epochs:
-        states = {p: s for p in places if (s := setting.state(p, epochs)) is not None}
-        scored = all(s.score is not None and not s.diverged for s in states.values())
-        if epochs and scored and len(states) == len(places):
-            found.append(_Seen(setting=setting, epochs=epochs, states=states))
-    return found
-
-
-def _options(seen: _Seen) -> dict[str, Value]:
-    return options_with(seen.setting, seen.epochs)
-
-
-_RATE = "optimizer.lr"
 LEGEND = (
     "* chosen; † collapsed somewhere: fewer than half of the classes in use; div: diverged; "
     "epoch 0: before learning"
@@ -517,28 +463,28 @@ class Sensitivity:
 
     Attributes:
         options: the others.
-        rates: the columns, smallest first; None where the recipe's own was taken.
-        epochs: the rows.
-        cells: by epoch and rate.
+        cells: by epoch and rate; a rate of None is the recipe's own.
     """
 
     options: Options
-    rates: tuple[float | None, ...]
-    epochs: tuple[int, ...]
     cells: dict[tuple[int, float | None], SensitivityCell]
+
+    @property
+    def _rates(self) -> list[float | None]:
+        return sorted({rate for _, rate in self.cells}, key=lambda rate: rate or 0.0)
 
     @property
     def rows(self) -> list[list[str]]:
         """As a table shows it: the epoch, and a cell for each rate."""
         return [
-            [str(epoch), *(str(self.cells.get((epoch, rate), "-")) for rate in self.rates)]
-            for epoch in self.epochs
+            [str(epoch), *(str(self.cells.get((epoch, rate), "-")) for rate in self._rates)]
+            for epoch in sorted({epoch for epoch, _ in self.cells})
         ]
 
     @property
     def header(self) -> list[str]:
         """The names of the columns."""
-        return ["epoch", *("lr " + ("?" if r is None else f"{r:g}") for r in self.rates)]
+        return ["epoch", *("lr " + ("?" if r is None else f"{r:g}") for r in self._rates)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -549,41 +495,30 @@ class Sensitivity:
         return {"options": dict(self.options), "cells": cells}
 
 
-def sensitivity(settings: Sequence[Searched], choice: Choice | None = None) -> list[Sensitivity]:
+def sensitivity(
+    settings: Sequence[Searched], chosen: Mapping[str, Value] | None = None
+) -> list[Sensitivity]:
     """A table for each combination of the options other than learning rate and epochs."""
-    sorted_in: dict[Options, list[Searched]] = {}
+    tables: dict[Options, Sensitivity] = {}
     for setting in settings:
         others = tuple(pair for pair in setting.options if pair[0] != _RATE)
-        sorted_in.setdefault(others, []).append(setting)
-    return [_table(options, each, choice) for options, each in sorted_in.items()]
-
-
-def _table(options: Options, settings: Sequence[Searched], choice: Choice | None) -> Sensitivity:
-    cells: dict[tuple[int, float | None], SensitivityCell] = {}
-    for setting in settings:
+        table = tables.setdefault(others, Sensitivity(options=others, cells={}))
         most = max((max(states) for states in setting.runs.values()), default=0)
         for epoch in range(most + 1):
-            cells[epoch, setting.lr] = _cell(setting, epoch, choice)
-    rates = sorted({setting.lr for setting in settings}, key=lambda rate: rate or 0.0)
-    return Sensitivity(
-        options=options,
-        rates=tuple(rates),
-        epochs=tuple(sorted({epoch for epoch, _ in cells})),
-        cells=cells,
-    )
+            states = setting.states(epoch)
+            is_chosen = chosen is not None and _options(setting, epoch) == chosen
+            table.cells[epoch, setting.lr] = SensitivityCell(
+                error=_mean_error(states),
+                missing=len(setting.expected) - len(states),
+                collapsed=sum(state.collapsed for state in states.values()),
+                diverged=sum(state.diverged for state in states.values()),
+                chosen=is_chosen and (epoch > 0 or setting.epochs == [0]),
+            )
+    return list(tables.values())
 
 
-def _cell(setting: Searched, epoch: int, choice: Choice | None) -> SensitivityCell:
-    states = [state for p in setting.places() if (state := setting.state(p, epoch)) is not None]
-    is_choice = choice is not None and options_with(setting, epoch) == choice.options
-    return SensitivityCell(
-        error=setting.error(epoch),
-        missing=len(setting.expected) - len(states),
-        collapsed=sum(state.collapsed for state in states),
-        diverged=sum(state.diverged for state in states),
-        chosen=is_choice and (epoch > 0 or setting.epochs == [0]),
-    )
-
+Entry: TypeAlias = dict[str, Any]
+"""The choice for a model and a recipe, as the file of ``acclimate tune --out`` has it."""
 
 DEV = "dev"
 ORACLE = "oracle: chosen on the test data"
@@ -591,47 +526,45 @@ LEAVE_ONE_OUT = "leave-one-out: chosen for each domain on the test data of the o
 LABEL_FREE = "label-free: chosen for each shift by the guard's score"
 
 
-def entry(choice: Choice, settings: Sequence[Searched], *, oracle: bool = False) -> dict[str, Any]:
-    """One choice for all images."""
-    return {
-        **_plain(choice, error="test_error" if oracle else "dev_error"),
-        "rule": choice.rule,
-        "selection": ORACLE if oracle else DEV,
-        **_about(settings),
-    }
+Way: TypeAlias = Literal["dev", "oracle", "leave-one-out", "label-free"]
 
 
-def left_out(choices: Mapping[str, Choice], settings: Sequence[Searched]) -> dict[str, Any]:
-    """A choice for each domain, made on the others; ``error`` is on the domains themselves."""
-    errors = [each.measured["error"] for each in choices.values()]
-    known = [error for error in errors if error is not None]
-    return {
-        "by_shift": {
-            name: {**_plain(each, error="dev_error"), **each.measured}
-            for name, each in choices.items()
-        },
-        "error": fsum(known) / len(known) if known and len(known) == len(errors) else None,
-        "rule": next(iter(choices.values())).rule,
-        "selection": LEAVE_ONE_OUT,
-        **_about(settings),
-    }
+def entry_of(settings: Sequence[Searched], way: Way) -> Entry | None:
+    """What is best of some settings, chosen in one of four ways; None where nothing can be."""
+    found: Entry
+    if way == "leave-one-out":
+        choices = leave_one_out(settings)
+        errors = [each.measured["error"] for each in choices.values()]
+        found = {
+            "by_shift": _by_shift(choices, error="dev_error"),
+            "error": None if None in errors or not errors else mean(errors),
+            "rule": RULE,
+            "selection": LEAVE_ONE_OUT,
+        }
+    elif way == "label-free":
+        free = choose_label_free(settings)
+        found = {
+            "by_shift": _by_shift(free.by_shift, error="error"),
+            "error": free.error,
+            "regret": free.regret,
+            "labelled": None if free.labelled is None else _plain(free.labelled, error="error"),
+            "rule": LABEL_FREE_RULE,
+            "selection": LABEL_FREE,
+        }
+    else:
+        choice, oracle = choose_from(settings), way == "oracle"
+        if choice is None:
+            return None
+        found = {
+            **_plain(choice, error="test_error" if oracle else "dev_error"),
+            "rule": RULE,
+            "selection": ORACLE if oracle else DEV,
+        }
+    return found | _about(settings) if found.get("by_shift", True) else None
 
 
-def label_free_entry(found: LabelFree, settings: Sequence[Searched]) -> dict[str, Any]:
-    """A choice for each shift, and its regret against the one that labels make."""
-    labelled = found.labelled
-    return {
-        "by_shift": {
-            name: {**_plain(each, error="error"), **each.measured}
-            for name, each in found.by_shift.items()
-        },
-        "error": found.error,
-        "regret": found.regret,
-        "labelled": None if labelled is None else _plain(labelled, error="error"),
-        "rule": next((each.rule for each in found.by_shift.values()), ""),
-        "selection": LABEL_FREE,
-        **_about(settings),
-    }
+def _by_shift(choices: Mapping[str, Choice], *, error: str) -> dict[str, Any]:
+    return {name: {**_plain(c, error=error), **c.measured} for name, c in choices.items()}
 
 
 def _plain(choice: Choice, *, error: str) -> dict[str, Any]:
@@ -645,24 +578,19 @@ def _plain(choice: Choice, *, error: str) -> dict[str, Any]:
 
 
 def _about(settings: Sequence[Searched]) -> dict[str, Any]:
-    seeds = sorted({place.seed for setting in settings for place in setting.expected})
-    left = [each for each in settings if not each.complete]
-    return {
-        "searched": _searched([each for each in settings if each.complete]),
-        "seeds": seeds,
-        "incomplete": [{"options": dict(s.options), "why": s.missing} for s in left],
-    }
-
-
-def _searched(settings: Sequence[Searched]) -> dict[str, list[Value]]:
-    """The values of each option that could have been chosen, and of what every recipe has."""
-    found: dict[str, dict[Value, None]] = {}
+    """What was searched: the values that could have been chosen, also of what every recipe has."""
+    searched: dict[str, dict[Value, None]] = {}
     for setting in settings:
+        rate = [] if setting.lr is None else [(_RATE, setting.lr)]
         epochs = [("epochs", number) for number in setting.epochs if number]
-        rate = [("optimizer.lr", setting.lr)] if setting.lr is not None else []
-        for name, value in (*setting.options, *rate, *epochs):
-            found.setdefault(name, {})[value] = None
-    return {name: list(values) for name, values in found.items()}
+        for name, value in (*setting.options, *rate, *epochs) if setting.complete else ():
+            searched.setdefault(name, {})[value] = None
+    left = [setting for setting in settings if not setting.complete]
+    return {
+        "searched": {name: list(values) for name, values in searched.items()},
+        "seeds": sorted({place.seed for setting in settings for place in setting.expected}),
+        "incomplete": [{"options": dict(each.options), "why": each.missing} for each in left],
+    }
 
 
 _VALIDATION = "val"

@@ -6,9 +6,10 @@ import csv
 import io
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -26,22 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMNS",
-    "CREATE",
-    "FORMATS",
-    "UPGRADES",
-    "VERSION",
     "Added",
     "Condition",
     "Frame",
     "RefusedResultError",
     "Store",
     "conditions",
-    "connected",
     "export",
     "export_all",
     "read_json",
+    "results_in",
     "row_of",
-    "transaction",
 ]
 
 VERSION = 2
@@ -49,40 +45,52 @@ VERSION = 2
 
 APPLICATION = 0x61636331  # "acc1": tells a store from any other SQLite file
 
-COLUMNS = {
-    "key": "TEXT PRIMARY KEY",
-    "model": "TEXT NOT NULL",
-    "weights": "TEXT",
-    "dataset": "TEXT NOT NULL",
-    "split": "TEXT",
-    "shift": "TEXT",
-    "preset": "TEXT",
-    "corruption": "TEXT",
-    "severity": "INTEGER",
-    "draw": "INTEGER NOT NULL",
-    '"group"': "TEXT",
-    "images": "INTEGER",
-    "recipe": "TEXT NOT NULL",
-    "options": "TEXT NOT NULL",
-    "seed": "INTEGER NOT NULL",
-    "status": "TEXT NOT NULL",
-    "error": "REAL",
-    "unadapted": "REAL",
-    "online": "REAL",
-    "ece": "REAL",
-    "wrong": "INTEGER",
-    "labelled": "INTEGER",
-    "seconds": "REAL",
-    "memory": "INTEGER",
-    "device": "TEXT",
-    "data": "TEXT",
-    "preprocessing": "TEXT",
-    "created": "TEXT NOT NULL",
-    "message": "TEXT NOT NULL",
-    "job": "TEXT NOT NULL",
-    "record": "TEXT NOT NULL",
-    "setting": "TEXT",
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _options(job: Job) -> dict[str, Any]:
+    """With the batch size, so that tables tell results apart by it."""
+    options: dict[str, Any] = job.to_dict().get("options", {})
+    return options if job.batch_size is None else {**options, "batch_size": job.batch_size}
+
+
+COLUMNS: dict[str, tuple[str, Callable[[Result], Any]]] = {
+    "key": ("TEXT PRIMARY KEY", lambda r: r.key),
+    "model": ("TEXT NOT NULL", lambda r: r.job.model),
+    "weights": ("TEXT", lambda r: r.job.weights and r.job.weights.sha256[:16]),
+    "dataset": ("TEXT NOT NULL", lambda r: r.job.dataset),
+    "split": ("TEXT", lambda r: r.job.split),
+    "shift": ("TEXT", lambda r: r.job.shift),
+    "preset": ("TEXT", lambda r: r.job.preset),
+    "corruption": ("TEXT", lambda r: r.corruption),
+    "severity": ("INTEGER", lambda r: r.job.severity),
+    "draw": ("INTEGER NOT NULL", lambda r: r.job.draw),
+    "group": ("TEXT", lambda r: group_of(r.corruption)),
+    "images": ("INTEGER", lambda r: r.job.images),
+    "recipe": ("TEXT NOT NULL", lambda r: r.job.recipe),
+    "options": ("TEXT NOT NULL", lambda r: _json(_options(r.job))),
+    "seed": ("INTEGER NOT NULL", lambda r: r.job.seed),
+    "status": ("TEXT NOT NULL", lambda r: r.status),
+    "error": ("REAL", lambda r: r.error),
+    "unadapted": ("REAL", lambda r: r.unadapted_error),
+    "online": ("REAL", lambda r: r.online_error),
+    "ece": ("REAL", lambda r: r.ece),
+    "wrong": ("INTEGER", lambda r: r.record.wrong),
+    "labelled": ("INTEGER", lambda r: r.record.labelled),
+    "seconds": ("REAL", lambda r: r.record.seconds),
+    "memory": ("INTEGER", lambda r: r.record.memory),
+    "device": ("TEXT", lambda r: r.record.device),
+    "data": ("TEXT", lambda r: r.record.data),
+    "preprocessing": ("TEXT", lambda r: r.record.preprocessing),
+    "created": ("TEXT NOT NULL", lambda r: r.created),
+    "message": ("TEXT NOT NULL", lambda r: r.message),
+    "job": ("TEXT NOT NULL", lambda r: _json(r.job.to_dict())),
+    "record": ("TEXT NOT NULL", lambda r: _json(plain(r.record.to_dict()))),
+    "setting": ("TEXT", lambda r: r.job.setting),
 }
+"""What a store keeps of a result: the kind of each column, and where its value comes from."""
 
 UPGRADES = {1: ("ALTER TABLE results ADD COLUMN setting TEXT",)}
 """What makes a store of one version one of the next; the record of version 1 knew no settings."""
@@ -90,7 +98,9 @@ UPGRADES = {1: ("ALTER TABLE results ADD COLUMN setting TEXT",)}
 # What tables are filtered by comes first in an index, so that few rows are looked at; the second
 # answers the guard against other data, once for each result that is added.
 CREATE = (
-    f"CREATE TABLE results ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})",
+    "CREATE TABLE results ({})".format(
+        ", ".join(f'"{n}" {kind}' for n, (kind, _) in COLUMNS.items())
+    ),
     "CREATE INDEX by_model ON results (model, dataset, recipe, corruption, severity)",
     "CREATE INDEX by_data ON results (dataset, shift, images, data)",
     "CREATE INDEX by_status ON results (status, key)",
@@ -101,93 +111,73 @@ CREATE = (
 
 def row_of(result: Result) -> tuple[Any, ...]:
     """A result's values, in the order of the columns."""
-    job, record = result.job, result.record
-    return (
-        result.key,
-        job.model,
-        None if job.weights is None else job.weights.sha256[:16],
-        job.dataset,
-        job.split,
-        job.shift,
-        job.preset,
-        result.corruption,
-        job.severity,
-        job.draw,
-        group_of(result.corruption),
-        job.images,
-        job.recipe,
-        _json(_options(job)),
-        job.seed,
-        result.status,
-        result.error,
-        result.unadapted_error,
-        result.online_error,
-        result.ece,
-        record.wrong,
-        record.labelled,
-        record.seconds,
-        record.memory,
-        record.device,
-        record.data,
-        record.preprocessing,
-        result.created,
-        result.message,
-        _json(job.to_dict()),
-        _json(plain(record.to_dict())),
-        job.setting,
-    )
+    return tuple(value_of(result) for _, value_of in COLUMNS.values())
 
 
-def _options(job: Job) -> dict[str, Any]:
-    """With the batch size, so that tables tell results apart by it."""
-    options: dict[str, Any] = job.to_dict().get("options", {})
-    return options if job.batch_size is None else {**options, "batch_size": job.batch_size}
+_WHOLE = "job, status, record, message, created"
 
 
-def result_of(job: str, status: str, record: str, message: str, created: str) -> Result:
-    """A result read back from its columns."""
+def _result(job: str, status: str, record: str, message: str, created: str) -> Result:
+    """A result read back from the columns of `_WHOLE`."""
     values = {"job": json.loads(job), "status": status, "message": message, "created": created}
     return Result.from_dict({**values, "record": json.loads(record)})
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 _BUSY = 60.0  # seconds to wait for another writer; one write takes milliseconds
 
+_ACCESS = "it cannot be written to; check who may write to the file and its folder"
+_REASONS = {
+    "not a database": "it is not an SQLite file; choose another file",
+    "readonly": _ACCESS,
+    "read-only": _ACCESS,
+    "unable to open": "it cannot be opened; check who may read and write the file and its folder",
+    "locked": f"another process has held it for {_BUSY:.0f} s",
+    "malformed": "it is damaged ({}); take a copy and export what can still be read",
+}
+"""What SQLite's words mean for a user."""
+
 
 @contextmanager
-def connected(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
-    """A checked connection, closed afterwards; sqlite's errors become ours."""
-    connection = None
+def _explained(what: str, *, advice: str = "") -> Iterator[None]:
+    """Make SQLite's errors ours."""
     try:
-        connection = _open(path, write=write)
-        if _check(connection, path) < VERSION:
+        yield
+    except sqlite3.Error as error:
+        words = str(error)
+        reasons = (reason.format(words) for mark, reason in _REASONS.items() if mark in words)
+        raise AcclimateError(f"{what}: {next(reasons, words)}{advice}") from error
+
+
+@contextmanager
+def _all_or_nothing(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction; other writers wait meanwhile."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _connected(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+    """A connection to a store of this version, closed afterwards."""
+    if path.is_dir():
+        raise AcclimateError(f"expected a store, got the folder {path}")
+    if not path.exists():
+        raise AcclimateError(f"no such store: {path}; check the path")
+    with (
+        _explained(f"cannot use the store {path}"),
+        closing(_open(path, write=write)) as connection,
+    ):
+        if _version(connection, path) < VERSION:
             _upgrade(path)
         yield connection
-    except sqlite3.Error as error:
-        raise AcclimateError(f"cannot use the store {path}: {_reason(path, error)}") from error
-    finally:
-        if connection is not None:
-            connection.close()
 
 
-@contextmanager
-def transaction(path: Path) -> Iterator[sqlite3.Connection]:
-    """All or nothing; other writers wait meanwhile."""
-    with connected(path, write=True) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
-
-
-def create_store(path: Path) -> None:
+def _create(path: Path) -> None:
     """Make a new store; a store that is there already is left as it is."""
     if not path.parent.is_dir():
         raise AcclimateError(f"no such folder: {path.parent}; make it, or choose another store")
@@ -195,28 +185,37 @@ def create_store(path: Path) -> None:
         raise AcclimateError(f"expected a file for the store, got the folder {path}")
     if path.exists() and path.stat().st_size:
         return
-    connection = None
-    try:
-        connection = sqlite3.connect(path, timeout=_BUSY, isolation_level=None)
+    with (
+        _explained(f"cannot make the store {path}"),
+        closing(sqlite3.connect(path, timeout=_BUSY, isolation_level=None)) as connection,
+    ):
         # Waits for another process that makes the same store, and then finds it made.
-        connection.execute("BEGIN IMMEDIATE")
-        if connection.execute("PRAGMA application_id").fetchone()[0] == 0:
-            for statement in CREATE:
-                connection.execute(statement)
-        connection.execute("COMMIT")
+        with _all_or_nothing(connection):
+            if connection.execute("PRAGMA application_id").fetchone()[0] == 0:
+                for statement in CREATE:
+                    connection.execute(statement)
         _let_readers_read(connection)
-    except sqlite3.Error as error:
-        raise AcclimateError(f"cannot make the store {path}: {_reason(path, error)}") from error
-    finally:
-        if connection is not None:
-            connection.close()
+
+
+def _upgrade(path: Path) -> None:
+    """Bring a store of an older version up to this one's; all or nothing."""
+    older = (
+        f"the store {path} was written by an older acclimate and cannot be brought up to date "
+        "where it lies"
+    )
+    with (
+        _explained(older, advice="; copy it to where it can be written"),
+        closing(_open(path, write=True)) as connection,
+        _all_or_nothing(connection),
+    ):
+        # Another process may have been faster.
+        for number in range(_version(connection, path), VERSION):
+            for statement in UPGRADES[number]:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _open(path: Path, *, write: bool) -> sqlite3.Connection:
-    if path.is_dir():
-        raise AcclimateError(f"expected a store, got the folder {path}")
-    if not path.exists():
-        raise AcclimateError(f"no such store: {path}; check the path")
     where = f"file:{quote(str(path.absolute()))}"
     try:
         return _ready(f"{where}?mode={'rw' if write else 'ro'}", write=write)
@@ -251,30 +250,8 @@ def _let_readers_read(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
 
 
-def _upgrade(path: Path) -> None:
-    """Bring a store of an older version up to this one's; all or nothing."""
-    try:
-        connection = _ready(f"file:{quote(str(path.absolute()))}?mode=rw", write=True)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            # Another process may have been faster.
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            for number in range(version, VERSION):
-                for statement in UPGRADES[number]:
-                    connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-            connection.execute("COMMIT")
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        raise AcclimateError(
-            f"the store {path} was written by an older acclimate and cannot be brought up to date "
-            f"where it lies: {_reason(path, error)}; copy it to where it can be written"
-        ) from error
-
-
-def _check(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of a store; refuses other files, and stores of a later version."""
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """Of a store; refuses other files, and stores of a later version."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise AcclimateError(
             f"expected a store of results, got {path}, a database of something else; choose "
@@ -289,21 +266,6 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _reason(path: Path, error: sqlite3.Error) -> str:
-    words = str(error)
-    if "not a database" in words:
-        return "it is not an SQLite file; choose another file"
-    if "readonly" in words or "read-only" in words:
-        return "it cannot be written to; check who may write to the file and its folder"
-    if "unable to open" in words:
-        return "it cannot be opened; check who may read and write the file and its folder"
-    if "locked" in words:
-        return f"another process has held it for {_BUSY:.0f} s"
-    if "malformed" in words:
-        return f"it is damaged ({words}); take a copy and export what can still be read"
-    return words
-
-
 _OPTION = "options."
 _NOTHING = {
     "recipe": (),  # none is one
@@ -312,13 +274,13 @@ _NOTHING = {
     "setting": ("none", STATIONARY),
 }
 """How tables and people say that a column has no value, where not by "none" alone."""
-_NAMES = [name.strip('"') for name in COLUMNS if name not in ("job", "record")]
+_SHOWN = [name for name in COLUMNS if name not in ("job", "record")]
 
 _SEQUENCES = ", ".join(f"'{name}'" for name in sorted(SEQUENCES))
 # What no column has is read from the records, which takes longer.
 _IN_RECORDS = {
-    "forgetting": "json_extract(record, '$.forgetting.after')"
-    " - json_extract(record, '$.forgetting.before')",
+    "forgetting": "(json_extract(record, '$.forgetting.after')"
+    " - json_extract(record, '$.forgetting.before'))",
     "forgetting_images": "json_extract(record, '$.forgetting.images')",
     "by_shift": f"CASE WHEN setting IN ({_SEQUENCES}) THEN json_extract(record, '$.by_shift') END",
 }
@@ -332,7 +294,26 @@ class Condition:
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        column_sql(self.column)
+        _column_sql(self.column)
+
+    def sql(self) -> tuple[str, list[str | float]]:
+        """The condition with marks, and the values for them.
+
+        >>> Condition("recipe", ("rpl*",)).sql()
+        ('("recipe" GLOB ?)', ['rpl*'])
+        """
+        name, parts = _column_sql(self.column), []
+        filled: list[str | float] = []
+        for value in self.values:
+            if value.lower() in _NOTHING.get(self.column, ("none",)):
+                parts.append(f"{name} IS NULL")
+            elif (number := _number(value)) is None:
+                parts.append(f"{name} GLOB ?")
+                filled.append(value)
+            else:  # a number as it is, or a word that looks like one
+                parts.append(f"{name} IN (?, ?)")
+                filled += [number, value]
+        return f"({' OR '.join(parts)})", filled
 
 
 def conditions(words: Iterable[str]) -> list[Condition]:
@@ -354,7 +335,7 @@ def conditions(words: Iterable[str]) -> list[Condition]:
     return found
 
 
-def column_sql(name: str) -> str:
+def _column_sql(name: str) -> str:
     """A column as SQL has it; ``options.optimizer.lr`` is looked up in the options."""
     if name.startswith(_OPTION):
         option = name.removeprefix(_OPTION)
@@ -362,35 +343,10 @@ def column_sql(name: str) -> str:
             raise AcclimateError(f"expected the name of an option, got {option!r}")
         return f"json_extract(options, '$.\"{option}\"')"
     if name in _IN_RECORDS:
-        return f"({_IN_RECORDS[name]})"
-    if name not in _NAMES:
-        raise unknown_name("column", name, [*_NAMES, f"{_OPTION}NAME"])
+        return _IN_RECORDS[name]
+    if name not in _SHOWN:
+        raise unknown_name("column", name, [*_SHOWN, f"{_OPTION}NAME"])
     return f'"{name}"'
-
-
-def where_sql(conditions: Sequence[Condition]) -> tuple[str, list[str | float]]:
-    """The conditions as a WHERE with marks, and the values for them.
-
-    >>> where_sql(conditions(["recipe=rpl*"]))
-    ('WHERE ("recipe" GLOB ?)', ['rpl*'])
-    """
-    clauses: list[str] = []
-    filled: list[str | float] = []
-    for condition in conditions:
-        name, parts = column_sql(condition.column), []
-        for value in condition.values:
-            if value.lower() in _NOTHING.get(condition.column, ("none",)):
-                parts.append(f"{name} IS NULL")
-                continue
-            number = _number(value)
-            if number is None:
-                parts.append(f"{name} GLOB ?")
-                filled.append(value)
-            else:  # a number as it is, or a word that looks like one
-                parts.append(f"{name} IN (?, ?)")
-                filled += [number, value]
-        clauses.append(f"({' OR '.join(parts)})")
-    return ("WHERE " + " AND ".join(clauses) if clauses else ""), filled
 
 
 def _number(value: str) -> float | None:
@@ -402,15 +358,14 @@ def _number(value: str) -> float | None:
 
 
 _FORMAT = "acclimate-results"
-_VERSION = 1
-_COLUMN_NAMES = [name.strip('"') for name in COLUMNS]
+_FORMAT_VERSION = 1
 
 
 def export(results: Sequence[Result], path: str | Path) -> Path:
     """Write results to a .csv, .json or .parquet file; it is whole or not there.
 
     JSON holds all there is, and ``Store.merge`` takes it back. CSV and Parquet have the columns
-    that can be queried, and the records as JSON in the last one.
+    that can be queried, and the records as JSON.
 
     >>> import tempfile
     >>> from acclimate.bench import Job
@@ -425,26 +380,25 @@ def export(results: Sequence[Result], path: str | Path) -> Path:
 def export_all(results: Sequence[Result], paths: Sequence[str | Path]) -> list[Path]:
     """Write results to several files, as `export` does one; all or none."""
     files = [Path(path).expanduser() for path in paths]
-    for file, path in zip(files, paths, strict=True):
-        if file.suffix.lower() not in FORMATS:
-            raise AcclimateError(f"expected a file ending in {', '.join(FORMATS)}, got {path}")
-    write_files({file: FORMATS[file.suffix.lower()](results) for file in files})
+    for file in files:
+        if file.suffix.lower() not in _FORMATS:
+            raise AcclimateError(f"expected a file ending in {', '.join(_FORMATS)}, got {file}")
+    write_files({file: _FORMATS[file.suffix.lower()](results) for file in files})
     return files
 
 
 def read_json(path: str | Path) -> list[Result]:
     """The results of a JSON file that :func:`export` wrote."""
-    file = Path(path).expanduser()
     try:
-        plain = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise AcclimateError(f"cannot read results from {path}: {error}") from error
-    if not isinstance(plain, dict) or plain.get("format") != _FORMAT:
+    if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise AcclimateError(f"expected results that were exported as JSON, got {path}")
-    version, results = plain.get("version"), plain.get("results")
+    version, results = found.get("version"), found.get("results")
     if not isinstance(version, int) or not isinstance(results, list):
         raise AcclimateError(f"{path} is damaged: expected its version and a list of results")
-    if version > _VERSION:
+    if version > _FORMAT_VERSION:
         raise AcclimateError(f"{path} was written by a newer acclimate; update this one")
     try:
         return [Result.from_dict(each) for each in results]
@@ -453,19 +407,14 @@ def read_json(path: str | Path) -> list[Result]:
 
 
 def _to_json(results: Sequence[Result]) -> Writer:
-    plain = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "results": [result.to_dict() for result in results],
-    }
-    return text_writer(json.dumps(plain, indent=1) + "\n")
+    listed = [result.to_dict() for result in results]
+    whole = {"format": _FORMAT, "version": _FORMAT_VERSION, "results": listed}
+    return text_writer(json.dumps(whole, indent=1) + "\n")
 
 
 def _to_csv(results: Sequence[Result]) -> Writer:
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMN_NAMES)
-    rows.writerows(map(row_of, results))
+    csv.writer(text, lineterminator="\n").writerows([list(COLUMNS), *map(row_of, results)])
     return text_writer(text.getvalue())
 
 
@@ -477,23 +426,12 @@ def _to_parquet(results: Sequence[Result]) -> Writer:
             "Parquet needs pyarrow: pip install 'acclimate[parquet]'; or export to .csv or .json"
         ) from error
     kinds = {"TEXT": arrow.string(), "INTEGER": arrow.int64(), "REAL": arrow.float64()}
-    schema = arrow.schema(
-        [
-            (n, kinds[kind.split()[0]])
-            for n, kind in zip(_COLUMN_NAMES, COLUMNS.values(), strict=True)
-        ]
-    )
-    rows: list[dict[str, Any]] = [dict(zip(_COLUMN_NAMES, row_of(r), strict=True)) for r in results]
-    table = arrow.Table.from_pylist(rows, schema=schema)
-
-    def write(path: Path) -> None:
-        parquet.write_table(table, path)
-
-    return write
+    schema = arrow.schema([(name, kinds[kind.split()[0]]) for name, (kind, _) in COLUMNS.items()])
+    rows = [dict(zip(COLUMNS, row_of(result), strict=True)) for result in results]
+    return partial(parquet.write_table, arrow.Table.from_pylist(rows, schema=schema))
 
 
-FORMATS = {".csv": _to_csv, ".json": _to_json, ".parquet": _to_parquet}
-"""What each ending is written by."""
+_FORMATS = {".csv": _to_csv, ".json": _to_json, ".parquet": _to_parquet}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -522,25 +460,6 @@ class Frame:
         place = self.place(column)
         return [row[place] for row in self.rows]
 
-    def distinct(self, column: str) -> set[Any]:
-        """The values a column has, each once."""
-        place = self.place(column)
-        return {row[place] for row in self.rows}
-
-
-_CHUNK = 500  # values in one statement; SQLite takes at least 999
-_WHOLE = "job, status, record, message, created"
-_OTHER = (
-    "SELECT data, model FROM results WHERE dataset = ? AND shift IS ? AND images IS ? "
-    "AND split IS ? AND preprocessing IS ? AND setting IS ? AND data"
-)
-_MODEL = (
-    "SELECT json_extract(record, '$.weights') AS found FROM results WHERE model = ? "
-    "AND weights IS ? AND found {} LIMIT 1"
-)
-_FILE = list(COLUMNS).index("weights")
-_INSERT = f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * len(COLUMNS))})"
-
 
 class RefusedResultError(AcclimateError):
     """A result of other images, or of other weights, than a store has under the same words."""
@@ -553,6 +472,10 @@ class Added:
     new: int = 0
     replaced: int = 0
     kept: int = 0
+
+
+_CHUNK = 500  # values in one statement; SQLite takes at least 999
+_INSERT = f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
 class Store:
@@ -579,8 +502,8 @@ class Store:
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         self.path = Path(path).expanduser()
         if create:
-            create_store(self.path)
-        with connected(self.path, write=False):
+            _create(self.path)
+        with _connected(self.path):
             pass
 
     def __repr__(self) -> str:
@@ -596,13 +519,12 @@ class Store:
             RefusedResultError: where results for the same data set, shift and number of images are
                 of other images or labels, or those for the same model of other weights.
         """
-        added = self.add_all([result])
-        return not added.kept
+        return not self.add_all([result]).kept
 
     def add_all(self, results: Iterable[Result]) -> Added:
         """Keep several results, all or none."""
         new = replaced = kept = 0
-        with transaction(self.path) as connection:
+        with _connected(self.path, write=True) as connection, _all_or_nothing(connection):
             for result in results:
                 found = connection.execute(
                     "SELECT status FROM results WHERE key = ?", (result.key,)
@@ -612,25 +534,29 @@ class Store:
                     kept += 1
                     continue
                 _refuse_other_data(connection, result, self.path)
-                row = row_of(result)
-                _refuse_other_model(connection, result, row[_FILE], self.path)
-                connection.execute(_INSERT, row)
+                _refuse_other_model(connection, result, self.path)
+                connection.execute(_INSERT, row_of(result))
                 new, replaced = new + (found is None), replaced + (found is not None)
         return Added(new=new, replaced=replaced, kept=kept)
 
     def check_writable(self) -> None:
         """Refuse a file that cannot be written to, before anything is computed."""
-        with transaction(self.path):
-            pass
+        self.add_all([])
 
     def get(self, key: str) -> Result | None:
         """The result of a job, done or failed; None where there is none."""
         found = self._fetch(f"SELECT {_WHOLE} FROM results WHERE key = ?", (key,))
-        return result_of(*found[0]) if found else None
+        return _result(*found[0]) if found else None
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a done result."""
-        return set(self._among(keys, "key", "AND status = 'done'"))
+        rest, found = iter(dict.fromkeys(keys)), set()
+        with _connected(self.path) as connection:
+            while chunk := list(islice(rest, _CHUNK)):
+                marks = ", ".join("?" * len(chunk))
+                sql = f"SELECT key FROM results WHERE key IN ({marks}) AND status = 'done'"
+                found |= {row[0] for row in connection.execute(sql, chunk)}
+        return found
 
     def done_keys(self) -> set[str]:
         """The keys of all done results."""
@@ -642,18 +568,16 @@ class Store:
 
     def results(self, conditions: Sequence[Condition] = ()) -> list[Result]:
         """Whole results, oldest first."""
-        where, values = where_sql(conditions)
-        rows = self._fetch(f"SELECT {_WHOLE} FROM results {where} ORDER BY created, key", values)
-        return [result_of(*row) for row in rows]
+        rows = self._fetch(f"SELECT {_WHOLE} FROM results", (), conditions, "ORDER BY created, key")
+        return [_result(*row) for row in rows]
 
     def select(self, columns: Sequence[str], conditions: Sequence[Condition] = ()) -> Frame:
         """Some columns of the results, for `pivot` and the like.
 
         ``options.optimizer.lr`` is a column too.
         """
-        where, values = where_sql(conditions)
-        names = ", ".join(map(column_sql, columns))
-        rows = self._fetch(f"SELECT {names} FROM results {where}", values)
+        names = ", ".join(map(_column_sql, columns))
+        rows = self._fetch(f"SELECT {names} FROM results", (), conditions)
         return Frame(columns=tuple(columns), rows=rows)
 
     def to_pandas(self, conditions: Sequence[Condition] = ()) -> pandas.DataFrame:
@@ -668,7 +592,7 @@ class Store:
                 "a data frame needs pandas: pip install 'acclimate[tables]'; or export to .csv "
                 "(acclimate results STORE --export all.csv)"
             ) from error
-        frame = self.select(_NAMES, conditions)
+        frame = self.select(_SHOWN, conditions)
         return pandas.DataFrame.from_records(frame.rows, columns=list(frame.columns))
 
     def merge(self, other: str | Path) -> Added:
@@ -678,17 +602,18 @@ class Store:
             raise AcclimateError(f"expected another store to merge, got {path} itself")
         return self.add_all(results_in(path))
 
-    def _fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with connected(self.path, write=False) as connection:
-            return connection.execute(sql, values).fetchall()
-
-    def _among(self, keys: Iterable[str], column: str, and_where: str) -> Iterator[Any]:
-        rest = iter(dict.fromkeys(keys))
-        with connected(self.path, write=False) as connection:
-            while chunk := list(islice(rest, _CHUNK)):
-                marks = ", ".join("?" * len(chunk))
-                sql = f"SELECT {column} FROM results WHERE key IN ({marks}) {and_where}"
-                yield from (row[0] for row in connection.execute(sql, chunk))
+    def _fetch(
+        self,
+        sql: str,
+        values: Sequence[Any] = (),
+        conditions: Sequence[Condition] = (),
+        order: str = "",
+    ) -> list[tuple[Any, ...]]:
+        clauses = [condition.sql() for condition in conditions]
+        where = "WHERE " + " AND ".join(sql for sql, _ in clauses) if clauses else ""
+        filled = [*values, *(value for _, each in clauses for value in each)]
+        with _connected(self.path) as connection:
+            return connection.execute(f"{sql} {where} {order}", filled).fetchall()
 
 
 def results_in(path: str | Path) -> list[Result]:
@@ -704,6 +629,16 @@ def results_in(path: str | Path) -> list[Result]:
     return Store(path, create=False).results()
 
 
+_OTHER_DATA = (
+    "SELECT data, model FROM results WHERE dataset = ? AND shift IS ? AND images IS ? "
+    "AND split IS ? AND preprocessing IS ? AND setting IS ? AND data"
+)
+_OTHER_MODEL = (
+    "SELECT json_extract(record, '$.weights') AS found FROM results WHERE model = ? "
+    "AND weights IS ? AND found {} LIMIT 1"
+)
+
+
 def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Path) -> None:
     """The same words must mean the same images everywhere in a store."""
     job, data = result.job, result.record.data
@@ -713,7 +648,8 @@ def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Pat
     # A stream's images are joined, and have another digest than the shift's alone.
     same = (job.dataset, job.shift, job.images, job.split, preprocessing, job.setting, data)
     # Below and above apart, since SQLite looks up a range in an index, but not what is not equal.
-    found = connection.execute(f"{_OTHER} < ? UNION ALL {_OTHER} > ? LIMIT 1", same * 2).fetchone()
+    sql = f"{_OTHER_DATA} < ? UNION ALL {_OTHER_DATA} > ? LIMIT 1"
+    found = connection.execute(sql, same * 2).fetchone()
     if found is not None:
         what = job.dataset if job.shift is None else f"{job.shift} of {job.dataset}"
         raise RefusedResultError(
@@ -722,19 +658,18 @@ def _refuse_other_data(connection: sqlite3.Connection, result: Result, path: Pat
         )
 
 
-def _refuse_other_model(
-    connection: sqlite3.Connection, result: Result, file: str | None, path: Path
-) -> None:
+def _refuse_other_model(connection: sqlite3.Connection, result: Result, path: Path) -> None:
     """The same name must mean the same weights: what py:net:build returns may change."""
-    job, now = result.job, result.record.weights
+    model, now = result.job.model, result.record.weights
     if now is None:
         return
-    if connection.execute(_MODEL.format("= ?"), (job.model, file, now)).fetchone() is not None:
+    of = (model, COLUMNS["weights"][1](result))
+    if connection.execute(_OTHER_MODEL.format("= ?"), (*of, now)).fetchone() is not None:
         return
-    found = connection.execute(_MODEL.format("IS NOT NULL"), (job.model, file)).fetchone()
+    found = connection.execute(_OTHER_MODEL.format("IS NOT NULL"), of).fetchone()
     if found is not None:
         raise RefusedResultError(
-            f"the store {path} has results from other weights of {job.model}: they were "
+            f"the store {path} has results from other weights of {model}: they were "
             f"{found[0]}, and are {now} now; put them back, or choose another store (a model that "
             "begins with random weights needs a seed)"
         )

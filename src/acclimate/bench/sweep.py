@@ -38,19 +38,16 @@ def announced(store: Path) -> Iterator[str | None]:
     ...     print(other)
     None
     """
-    resolved = store.resolve()
+    mark, other = store.resolve().with_name(f"{store.resolve().name}-sweep"), None
     with ExitStack() as until_the_end:
-        yield _other(resolved.with_name(f"{resolved.name}-sweep"), until_the_end)
-
-
-def _other(mark: Path, until_the_end: ExitStack) -> str | None:
-    with suppress(OSError):  # a courtesy, which no sweep is to fail for
-        if not until_the_end.enter_context(held(mark)):
-            return f"process {mark.read_text() or 'unknown'}"
-        mark.write_text(str(os.getpid()))
-        # Emptied, not removed: whoever has opened it meanwhile would hold the mark of nothing.
-        until_the_end.callback(mark.write_text, "")
-    return None
+        with suppress(OSError):  # a courtesy, which no sweep is to fail for
+            if until_the_end.enter_context(held(mark)):
+                mark.write_text(str(os.getpid()))
+                # Emptied, not removed: who has opened it meanwhile would hold the mark of nothing.
+                until_the_end.callback(mark.write_text, "")
+            else:
+                other = f"process {mark.read_text() or 'unknown'}"
+        yield other
 
 
 _Kind: TypeAlias = tuple[object, ...]
@@ -92,8 +89,7 @@ class TimeLeft:
 
 
 def _kind(job: Job) -> _Kind:
-    options = dict(job.options)
-    epochs = options.get("epochs")
+    epochs = dict(job.options).get("epochs")
     return (job.model, job.dataset, job.recipe, epochs, job.images, job.forgetting)
 
 
@@ -156,9 +152,10 @@ def run_jobs(
     unique = {job.key: job for job in jobs}
     done = store.has(unique)
     todo = [job for key, job in unique.items() if key not in done]
-    _check_roots(todo, engine)
+    for name in dict.fromkeys(job.dataset for job in todo):
+        root_of(name, engine.settings.roots)
     failed: list[Result] = []
-    smaller: list[Result] = []
+    smaller = 0
     unlike: dict[str, None] = {}  # a set that keeps its order
     left = TimeLeft(todo, workers=engine.workers)
     with tqdm(
@@ -166,15 +163,19 @@ def run_jobs(
     ) as bar:
 
         def on_result(result: Result) -> None:
+            nonlocal smaller
             kept = _keep(store, result)
             if kept.status == "failed":
                 failed.append(kept)
             elif any(note.startswith(OUT_OF_MEMORY) for note in kept.record.notes):
-                smaller.append(kept)
+                smaller += 1
             if (warned := kept.record.unlike_classes) is not None:
                 unlike[warned] = None
             left.learn(kept)
-            bar.set_postfix_str(_words(left, len(failed)), refresh=False)
+            seconds = left.seconds()
+            words = [] if seconds is None else [f"about {duration(seconds)} left"]
+            words += [f"{len(failed)} failed"] if failed else []
+            bar.set_postfix_str(", ".join(words), refresh=False)
             bar.update()
 
         if todo:
@@ -187,7 +188,7 @@ def run_jobs(
         done=len(todo) - len(failed),
         skipped=len(unique) - len(todo),
         failed=tuple(failed),
-        smaller=len(smaller),
+        smaller=smaller,
         warnings=tuple(unlike),
     )
 
@@ -196,22 +197,11 @@ def _keep(store: Store, result: Result) -> Result:
     """Add a result; one that the store refuses, since its images are others, is a failed one."""
     try:
         store.add(result)
+        return result
     except RefusedResultError as error:
         result = Result.failed(result.job, str(error))
-        store.add(result)
     except AcclimateError:
-        # Another process may have held it for long. What is wrong with the store itself is wrong
-        # again, and ends the sweep.
-        store.add(result)
+        pass  # another process may have held it for long
+    # What is wrong with the store itself is wrong again, and ends the sweep.
+    store.add(result)
     return result
-
-
-def _check_roots(jobs: Sequence[Job], engine: Engine) -> None:
-    for name in dict.fromkeys(job.dataset for job in jobs):
-        root_of(name, engine.settings.roots)
-
-
-def _words(left: TimeLeft, failed: int) -> str:
-    seconds = left.seconds()
-    words = [] if seconds is None else [f"about {duration(seconds)} left"]
-    return ", ".join([*words, *([f"{failed} failed"] if failed else [])])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -17,18 +17,11 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.metrics.mean import Shifts, mean, mean_over_shifts, on_the_same, spread
 
 __all__ = [
-    "VALUES",
     "Cell",
     "Frame",
-    "Measure",
-    "Shown",
     "Table",
-    "by_shift",
     "cell_of",
     "corruption_table",
-    "differing",
-    "expected_shifts",
-    "gathered",
     "needed",
     "ordered",
     "pivot",
@@ -113,9 +106,8 @@ def cell_of(
 ) -> Cell:
     """A cell from the numbers (and images) of each seed, where so much is expected."""
     all_seeds, by_seed = len(by_seed), on_the_same(by_seed)
-    numbers: Sequence[float] = [
-        number for each in by_seed.values() if (number := measure(each)) is not None
-    ]
+    measured = map(measure, by_seed.values())
+    numbers = [number for number in measured if number is not None]
     return Cell(
         value=mean(numbers) if numbers else None,
         std=spread(numbers),
@@ -140,6 +132,9 @@ class Shown:
         unit: for the head of its column.
         count: the column with the number of labelled images it is of.
         by_shift: whether the record of a stream has it for each shift it met.
+        digits: how many to print.
+        measure: the number of a seed, from that of each of its shifts.
+        whole: whether it is defined only over all corruptions and severities of ImageNet-C.
     """
 
     column: str
@@ -150,15 +145,12 @@ class Shown:
     digits: int = 1
     measure: Measure = mean_over_shifts
     whole: bool = False
-    """Whether it is defined only over all corruptions and severities of ImageNet-C."""
 
 
 def _mce(shifts: Shifts) -> float | None:
     """The mCE, where all fifteen corruptions at all five severities are there."""
-    whole = {plain_shift(str(name)) for name in shifts} == set(TEST)
-    if not whole or len(shifts) != len(TEST):
-        return None
-    if any(set(values) != set(SEVERITIES) for values in shifts.values()):
+    names = [plain_shift(str(name)) for name in shifts]
+    if sorted(names) != sorted(TEST) or any(set(v) != set(SEVERITIES) for v in shifts.values()):
         return None
     from acclimate.metrics import mce  # needs torch, and no other number here does
 
@@ -205,28 +197,15 @@ VALUES = {
 }
 
 
-def find_value(name: str) -> Shown:
-    """A number by its name.
-
-    >>> find_value("online").title
-    'top-1 error % before each update, first epoch'
-    """
-    if name not in VALUES:
-        raise unknown_name("value", name, VALUES)
-    return VALUES[name]
-
-
-def refuse_part_of_mce(value: str, names: tuple[str, ...]) -> None:
-    """The mCE is a mean over corruptions and severities, and has none of its own."""
-    split = [name for name in names if name in ("corruption", "severity")]
-    if find_value(value).whole and split:
-        raise AcclimateError(
-            f"the {value} is a mean over all corruptions and severities, got it by "
-            f"{' and '.join(split)}; leave that out, or show the error"
-        )
+def _shown(value: str) -> Shown:
+    if value not in VALUES:
+        raise unknown_name("value", value, VALUES)
+    return VALUES[value]
 
 
 Key: TypeAlias = tuple[Any, ...]
+Places: TypeAlias = dict[tuple[Key, Key], list[Key]]
+"""The results of each cell, by row and column."""
 
 AVERAGED = ("corruption", "severity", "seed")
 """What a mean may be over: severities first, then corruptions, then seeds."""
@@ -241,160 +220,39 @@ DIMENSIONS = (
 # data set, and another model another, cannot be seen from their names.
 _TOLD_BY = {"weights": "model", "preset": "dataset", "group": "corruption"}
 
-
-class Gathered:
-    """What falls into one cell."""
-
-    def __init__(self, *, first: Key) -> None:
-        self.first = first
-        self.numbers: dict[int, dict[str | None, dict[int | None, float]]] = {}
-        self.failed = 0
-        self.severe = False
-        self._labelled: dict[int, int] = {}
-        self._counted = True
-
-    def take(
-        self,
-        corruption: str | None,
-        severity: int | None,
-        seed: int,
-        status: str,
-        labelled: int | None,
-        number: float | None,
-    ) -> None:
-        """Sort in one result."""
-        self.severe = self.severe or severity is not None
-        if status != "done":
-            self.failed += 1
-        elif number is not None:
-            self.numbers.setdefault(seed, {}).setdefault(corruption, {})[severity] = number
-            self._counted = self._counted and labelled is not None
-            self._labelled[seed] = self._labelled.get(seed, 0) + (labelled or 0)
-
-    def merge(self, other: Gathered) -> None:
-        """Add what fell into a cell of other corruptions."""
-        self.failed, self.severe = self.failed + other.failed, self.severe or other.severe
-        for seed, shifts in other.numbers.items():
-            self.numbers.setdefault(seed, {}).update(shifts)
-            self._labelled[seed] = self._labelled.get(seed, 0) + other._labelled[seed]
-        self._counted = self._counted and other._counted
-
-    @property
-    def images(self) -> Mapping[int, int]:
-        """Labelled images behind the number of each seed; empty where that is not known."""
-        return self._labelled if self._counted else {}
+BY_SHIFT = "by_shift"
+"""The column with a stream's errors by shift, as JSON; None where a result has nothing of it."""
 
 
-def gathered(
-    frame: Frame, rows: Sequence[str], columns: Sequence[str], value: str, *, count: str
-) -> dict[tuple[Key, Key], Gathered]:
-    """The results of each cell, by row and column; ``count`` has the labelled images of each."""
-    take = itemgetter(*(frame.place(name) for name in (*AVERAGED, "status", count, value)))
-    row_of, column_of = key_of(frame, rows), key_of(frame, columns)
-    found: dict[tuple[Key, Key], Gathered] = {}
-    for row in frame.rows:
-        place = (row_of(row), column_of(row))
-        cell = found.get(place)
-        if cell is None:
-            cell = found[place] = Gathered(first=row)
-        cell.take(*take(row))
-    return found
-
-
-def key_of(frame: Frame, names: Sequence[str]) -> Callable[[Key], Key]:
+def _key_of(frame: Frame, names: Sequence[str]) -> Callable[[Key], Key]:
     """The function that takes the values of these columns out of a row."""
     places = [frame.place(name) for name in names]
-    if not places:
-        return lambda row: ()
-    if len(places) == 1:
-        place = places[0]
-        return lambda row: (row[place],)
-    return itemgetter(*places)
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda row: tuple(row[place] for place in places)
 
 
-def differing(frame: Frame, names: Sequence[str], several: Sequence[str]) -> list[str]:
-    """What a table by these names has to tell too: it differs, and is not averaged over.
-
-    Of ``several``, the dimensions with more than one value.
-    """
-    more: list[str] = []
-    for name in several:
-        if name in names or name in AVERAGED:
-            continue
-        told_by = [each for each in (*names, *more) if each == _TOLD_BY.get(name)]
-        if not determined(frame, told_by, name):
-            more.append(name)
-    return more
-
-
-def determined(frame: Frame, names: Sequence[str], name: str) -> bool:
-    """Whether results alike in ``names`` are alike in ``name``.
-
-    >>> frame = Frame(columns=("recipe", "seed"), rows=[("ent", 0), ("bn", 0), ("ent", 1)])
-    >>> determined(frame, ["recipe"], "seed"), determined(frame, ["recipe", "seed"], "seed")
-    (False, True)
-    """
-    take, place = key_of(frame, names), frame.place(name)
+def _determined(frame: Frame, names: Sequence[str], name: str) -> bool:
+    """Whether results alike in ``names`` are alike in ``name``."""
+    take, place = _key_of(frame, names), frame.place(name)
     first: dict[Key, Any] = {}
     return all(first.setdefault(take(row), row[place]) == row[place] for row in frame.rows)
 
 
-def without_shown_options(frame: Frame, names: Sequence[str]) -> Frame:
+def _without_shown_options(frame: Frame, names: Sequence[str]) -> Frame:
     """Options that are rows or columns of their own need not tell anything apart again."""
-    shown = frozenset(n.removeprefix("options.") for n in names if n.startswith("options."))
+    shown = {name.removeprefix("options.") for name in names if name.startswith("options.")}
     if not shown:
         return frame
+
+    @cache
+    def left(text: str) -> str:
+        others = {key: value for key, value in json.loads(text).items() if key not in shown}
+        return json.dumps(others, sort_keys=True, separators=(",", ":"))
+
     place = frame.place("options")
-    rows = [(*r[:place], _options_left(r[place], shown), *r[place + 1 :]) for r in frame.rows]
+    rows = [(*row[:place], left(row[place]), *row[place + 1 :]) for row in frame.rows]
     return replace(frame, rows=rows)
-
-
-@lru_cache(maxsize=4096)
-def _options_left(text: str, shown: frozenset[str]) -> str:
-    left = {key: value for key, value in json.loads(text).items() if key not in shown}
-    return json.dumps(left, sort_keys=True, separators=(",", ":"))
-
-
-def expected_shifts(frame: Frame, found: Gathered) -> int:
-    """How many corruptions or domains a whole mean is over."""
-    group = found.first[frame.place("group")]
-    present = {name for each in found.numbers.values() for name in each}
-    if present <= {group, "all"}:  # nothing shifted, or a stream through all of them
-        return 1
-    if group is not None:
-        return len(TEST if group == "test" else DEV)
-    dataset = found.first[frame.place("dataset")]
-    return max(_shift_counts().get(dataset, 0), len(present))
-
-
-def _shift_counts() -> Mapping[str, int]:
-    # Only where shifts are domains: loaders need torch, and a table of corruptions does not.
-    from acclimate.data.benchmarks import list_datasets
-
-    return {record.name: len(record.shifts) for record in list_datasets()}
-
-
-_PAPER_ORDER = {name: place for place, name in enumerate((*TEST, *DEV))}
-
-
-def ordered(names: Sequence[str], keys: set[Key]) -> list[Key]:
-    """Corruptions in the paper's order, numbers by size, words by the alphabet, None first."""
-
-    def rank(name: str, value: Any) -> tuple[Any, ...]:
-        if value is None:
-            return (0,)
-        if name == "corruption":
-            place = _PAPER_ORDER.get(plain_shift(value), len(_PAPER_ORDER))
-            return (1, place, value)
-        if name == "options":
-            return (2, [(key, *rank("", each)) for key, each in sorted(json.loads(value).items())])
-        return (2, str(value)) if isinstance(value, str) else (1, value)
-
-    return sorted(keys, key=lambda key: [rank(*pair) for pair in zip(names, key, strict=True)])
-
-
-BY_SHIFT = "by_shift"
-"""The column with a stream's errors by shift, as JSON; None where a result has nothing of it."""
 
 
 def by_shift(frame: Frame, *, value: str) -> Frame:
@@ -407,22 +265,50 @@ def by_shift(frame: Frame, *, value: str) -> Frame:
     >>> by_shift(Frame(columns=columns, rows=rows), value="error").rows
     [('fog', 20, None, 20.0), ('snow', 20, None, 50.0)]
     """
-    return replace(frame, rows=[part for row in frame.rows for part in _parts(frame, row, value)])
+    rows: list[Key] = []
+    for row in frame.rows:
+        whole = dict(zip(frame.columns, row, strict=True))
+        errors: Mapping[str, Sequence[float | None]] = json.loads(whole[BY_SHIFT] or "{}")
+        if not errors:
+            rows.append(row)
+        for name, each in errors.items():
+            known = [error for error in each if error is not None]
+            # The shifts of a group are of the same images.
+            labelled = None if whole["labelled"] is None else whole["labelled"] // len(errors)
+            part = {"corruption": name, "labelled": labelled, BY_SHIFT: None}
+            rows.append(tuple((whole | part | {value: mean(known) if known else None}).values()))
+    return replace(frame, rows=rows)
 
 
-def _parts(frame: Frame, row: Key, value: str) -> Iterator[Key]:
-    errors: Mapping[str, Sequence[float | None]] = json.loads(row[frame.place(BY_SHIFT)] or "{}")
-    if not errors:
-        yield row
-        return
-    whole = dict(zip(frame.columns, row, strict=True))
-    # The shifts of a group are of the same images.
-    labelled = None if whole["labelled"] is None else whole["labelled"] // len(errors)
-    for name, each in errors.items():
-        known = [error for error in each if error is not None]
-        error = mean(known) if known else None
-        part = {"corruption": name, "labelled": labelled, BY_SHIFT: None, value: error}
-        yield tuple((whole | part).values())
+def _expected_shifts(group: str | None, dataset: str, present: Set[str | None]) -> int:
+    """How many corruptions or domains a whole mean is over."""
+    if present <= {group, "all"}:  # nothing shifted, or a stream through all of them
+        return 1
+    if group is not None:
+        return len(TEST if group == "test" else DEV)
+    # Only where shifts are domains: loaders need torch, and a table of corruptions does not.
+    from acclimate.data.benchmarks import list_datasets
+
+    counts = {record.name: len(record.shifts) for record in list_datasets()}
+    return max(counts.get(dataset, 0), len(present))
+
+
+_PAPER_ORDER = {name: place for place, name in enumerate((*TEST, *DEV))}
+
+
+def ordered(names: Sequence[str], keys: set[Key]) -> list[Key]:
+    """Corruptions in the paper's order, numbers by size, words by the alphabet, None first."""
+
+    def rank(name: str, value: Any) -> tuple[Any, ...]:
+        if value is None:
+            return (0,)
+        if name == "corruption":
+            return (1, _PAPER_ORDER.get(plain_shift(value), len(_PAPER_ORDER)), value)
+        if name == "options":
+            return (2, [(key, *rank("", each)) for key, each in sorted(json.loads(value).items())])
+        return (2, str(value)) if isinstance(value, str) else (1, value)
+
+    return sorted(keys, key=lambda key: [rank(*pair) for pair in zip(names, key, strict=True)])
 
 
 _PLAIN = ("value", "title", "unit", "constant", "failed")
@@ -479,7 +365,7 @@ class Table:
 
 def needed(value: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     """The columns that `pivot` wants of a store to show a value by some names."""
-    shown = find_value(value)
+    shown = _shown(value)
     extra = [name for name in names if name.startswith("options.")]
     if shown.by_shift and "corruption" in names:
         extra.append(BY_SHIFT)
@@ -512,102 +398,113 @@ def pivot(
     >>> print(table.cell(("ent",)))
     20.0 (1 of 15)
     """
-    return _tables(frame, rows=rows, columns=columns, value=value)[0]
+    return _pivot(frame, rows=rows, columns=columns, value=value, means=False)
 
 
 def corruption_table(
     frame: Frame, *, rows: Sequence[str] = ("model", "recipe"), value: str = "error"
 ) -> Table:
     """A column for each corruption in the paper's order, and the means of test and dev ones."""
-    table, found = _tables(frame, rows=rows, columns=["corruption"], value=value)
-    by_group: dict[tuple[Key, Key], Gathered] = {}
-    for (row, _), each in found.items():
-        group = each.first[frame.place("group")]
-        place = (row, (f"mean {group}" if group else "mean",))
-        by_group.setdefault(place, Gathered(first=each.first)).merge(each)
-    means = _cells(frame, by_group, table.rows, value=value)
-    added = sorted({column for _, column in means})
-    return replace(table, cells=table.cells | means, column_keys=[*table.column_keys, *added])
+    return _pivot(frame, rows=rows, columns=["corruption"], value=value, means=True)
 
 
-def _tables(
-    frame: Frame, *, rows: Sequence[str], columns: Sequence[str], value: str
-) -> tuple[Table, dict[tuple[Key, Key], Gathered]]:
-    """The table, and what its cells were made of."""
-    names, shown = (*rows, *columns), find_value(value)
+def _pivot(
+    frame: Frame, *, rows: Sequence[str], columns: Sequence[str], value: str, means: bool
+) -> Table:
+    names, shown = (*rows, *columns), _shown(value)
     for name in names:
         if name not in DIMENSIONS and not name.startswith("options."):
             raise unknown_name("row or column", name, [*DIMENSIONS, "options.NAME"])
-    refuse_part_of_mce(value, names)
-    frame = without_shown_options(frame, names)
+    split = [name for name in names if name in ("corruption", "severity")]
+    if shown.whole and split:
+        raise AcclimateError(
+            f"the {value} is a mean over all corruptions and severities, got it by "
+            f"{' and '.join(split)}; leave that out, or show the error"
+        )
+    frame = _without_shown_options(frame, names)
     if BY_SHIFT in frame.columns:
         frame = by_shift(frame, value=shown.column)
-    values = {name: frame.distinct(name) for name in DIMENSIONS}
-    several = [name for name, each in values.items() if len(each) > 1]
-    more = differing(frame, names, several)
+    values = {name: set(frame.column(name)) for name in DIMENSIONS}
     heads = [name for name in columns if name not in AVERAGED]
-    # As a row it would leave each row with one full cell.
-    in_head = [name for name in more if heads and determined(frame, heads, name)]
-    rows = (*rows, *(name for name in more if name not in in_head))
-    columns = (*columns, *in_head)
-    found = gathered(frame, rows, columns, shown.column, count=shown.count)
-    severities = tuple(sorted(s for s in values["severity"] if s is not None))
-    split = (*rows, *columns)
-    cells = _cells(frame, found, split, value=value)
+    rows, columns = list(rows), list(columns)
+    for name in DIMENSIONS:
+        # What differs and is not averaged over has to be told too.
+        told, known = _TOLD_BY.get(name), (*rows, *columns)
+        if name in (*known, *AVERAGED) or len(values[name]) < 2:
+            continue
+        if told in known and _determined(frame, [told], name):
+            continue
+        # As a row it would leave each row with one full cell.
+        (columns if heads and _determined(frame, heads, name) else rows).append(name)
+    found: Places = defaultdict(list)
+    row_of, column_of = _key_of(frame, rows), _key_of(frame, columns)
+    for row in frame.rows:
+        found[row_of(row), column_of(row)].append(row)
+    split = [*rows, *columns]
+    cells = _cells(frame, found, split, shown)
+    column_keys = ordered(columns, {column for _, column in cells})
+    failed = sum(cell.failed for cell in cells.values())
+    if means:
+        group_at = frame.place("group")
+        by_group: Places = defaultdict(list)
+        for (row, _), each in found.items():
+            group = each[0][group_at]
+            by_group[row, (f"mean {group}" if group else "mean",)] += each
+        cells |= _cells(frame, by_group, rows, shown)
+        column_keys += sorted({column for _, column in by_group})
     alike = [name for name in DIMENSIONS if name not in split and len(values[name]) == 1]
     constant = {name: next(iter(values[name])) for name in alike}
-    table = Table(
-        rows=rows,
-        columns=columns,
+    return Table(
+        rows=tuple(rows),
+        columns=tuple(columns),
         value=value,
         title=shown.title,
         row_keys=ordered(rows, {row for row, _ in cells}),
-        column_keys=ordered(columns, {column for _, column in cells}),
+        column_keys=column_keys,
         cells=cells,
         constant={name: v for name, v in constant.items() if v not in (None, "{}", 0)},
-        severities=severities,
+        severities=tuple(sorted(s for s in values["severity"] if s is not None)),
         digits=shown.digits,
         unit=shown.unit,
-        failed=sum(cell.failed for cell in cells.values()),
+        failed=failed,
     )
-    return table, found
 
 
 def _cells(
-    frame: Frame,
-    found: Mapping[tuple[Key, Key], Gathered],
-    split: Sequence[str],
-    *,
-    value: str,
+    frame: Frame, found: Places, split: Sequence[str], shown: Shown
 ) -> dict[tuple[Key, Key], Cell]:
-    shown = find_value(value)
+    about = itemgetter(*(frame.place(name) for name in ("dataset", "preset", "group")))
+    take = itemgetter(
+        *(frame.place(name) for name in (*AVERAGED, "status", shown.count, shown.column))
+    )
     # Hold-out corruptions may have been seen at one severity, where the others were at all.
     of_group = set(map(itemgetter(frame.place("group"), frame.place("severity")), frame.rows))
     every = Counter(group for group, severity in of_group if severity is not None)
 
-    def severities(each: Gathered) -> int:
-        if "severity" in split or not each.severe:
-            return 1
-        return len(SEVERITIES) if shown.whole else every[each.first[frame.place("group")]]
-
-    return {
-        place: cell_of(
-            each.numbers,
-            measure=_nothing if shown.whole and not _of_imagenet_c(frame, each) else shown.measure,
-            shifts=1 if "corruption" in split else expected_shifts(frame, each),
-            severities=severities(each),
-            images=each.images,
-            failed=each.failed,
+    def cell(rows: Sequence[Key]) -> Cell:
+        dataset, preset, group = about(rows[0])
+        numbers: dict[int, dict[str | None, dict[int | None, float]]] = {}
+        images: dict[int, int] = defaultdict(int)
+        failed, severe, counted = 0, False, True
+        for corruption, severity, seed, status, count, number in map(take, rows):
+            severe = severe or severity is not None
+            if status != "done":
+                failed += 1
+            elif number is not None:
+                numbers.setdefault(seed, {}).setdefault(corruption, {})[severity] = number
+                counted = counted and count is not None
+                images[seed] += count or 0
+        severities = len(SEVERITIES) if shown.whole else every[group]
+        present = {name for each in numbers.values() for name in each}
+        # AlexNet's errors are on ImageNet-C, and on what is made as it was.
+        of_alexnet = dataset == "imagenet-c" or (dataset, preset) == ("imagenet", "imagenet")
+        return cell_of(
+            numbers,
+            measure=shown.measure if of_alexnet or not shown.whole else lambda _: None,
+            shifts=1 if "corruption" in split else _expected_shifts(group, dataset, present),
+            severities=1 if "severity" in split or not severe else severities,
+            images=images if counted else {},
+            failed=failed,
         )
-        for place, each in found.items()
-    }
 
-
-def _of_imagenet_c(frame: Frame, found: Gathered) -> bool:
-    """AlexNet's errors are on ImageNet-C, and on what is made as it was."""
-    dataset, preset = (found.first[frame.place(name)] for name in ("dataset", "preset"))
-    return bool(dataset == "imagenet-c" or (dataset == "imagenet" and preset == "imagenet"))
-
-
-def _nothing(shifts: Shifts) -> None:
-    return None
+    return {place: cell(rows) for place, rows in found.items()}

@@ -96,19 +96,15 @@ def run(args: argparse.Namespace) -> int:
     Under torchrun the processes share the work, and only the first one prints.
     """
     with launched_processes(args):
-        return _run(args)
-
-
-def _run(args: argparse.Namespace) -> int:
-    if args.model is None and args.images is None and args.dataset is None:
-        return _embedded_default(args)
-    if args.model is None or (args.images is None and args.dataset is None):
-        missing = "--model SPEC" if args.model is None else "--images PATH"
-        raise AcclimateError(f"expected both --model and --images; add {missing}")
-    return _adapt(args)
+        if args.model is None and args.images is None and args.dataset is None:
+            return _embedded_default(args)
+        return _adapt(args)
 
 
 def _adapt(args: argparse.Namespace) -> int:
+    if args.model is None or (args.images is None and args.dataset is None):
+        missing = "--model SPEC" if args.model is None else "--images PATH"
+        raise AcclimateError(f"expected both --model and --images; add {missing}")
     from acclimate.adaptation.adapt import adapt
     from acclimate.methods.registry import get_recipe
 
@@ -150,7 +146,10 @@ def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> 
     history = result.history
     lines = [f"note: {note}" for note in result.notes]
     if history.epochs:
-        lines += ["", Table(_shortened(history.epochs), header=EPOCH_HEADER).text()]
+        rows, half = [_row(record) for record in history.epochs], EPOCHS_SHOWN // 2
+        if len(rows) > EPOCHS_SHOWN:  # history.json has them all
+            rows[half:-half] = [["..."] * len(EPOCH_HEADER)]
+        lines += ["", Table(rows, header=EPOCH_HEADER).text()]
     skipped = f", {result.skipped} skipped" if result.skipped else ""
     images = f"{len(result.predictions):,} images{skipped}"
     lines += ["", f"{loaded.name}, recipe {result.recipe.name}, {images}"]
@@ -171,15 +170,6 @@ def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> 
         files = ", ".join((MODEL, PREDICTIONS, HISTORY, SUMMARY))
         lines.append(f"written to {out}: {files}")
     return "\n".join(lines)
-
-
-def _shortened(epochs: list[EpochRecord]) -> list[list[str]]:
-    """A row per epoch; of a long list the first and the last ones (history.json has them all)."""
-    rows = [_row(record) for record in epochs]
-    if len(rows) <= EPOCHS_SHOWN:
-        return rows
-    half = EPOCHS_SHOWN // 2
-    return [*rows[:half], ["..."] * len(EPOCH_HEADER), *rows[-half:]]
 
 
 def _row(record: EpochRecord) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from acclimate.cli.options import (
     SCORE,
@@ -18,10 +17,6 @@ from acclimate.cli.options import (
 )
 from acclimate.cli.results import table_text
 from acclimate.text import Score
-
-if TYPE_CHECKING:
-    from acclimate.bench import Job, Store
-    from acclimate.bench import Table as ResultTable
 
 __all__ = ["add_parser"]
 
@@ -77,7 +72,9 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of a plan, and print the mean errors."""
+    from acclimate.bench import pivot
     from acclimate.bench.choices import chosen_jobs, read_choices
+    from acclimate.bench.table import Frame, needed
     from acclimate.cli import sweep
 
     plan = sweep.plan_of(args)
@@ -90,7 +87,10 @@ def run(args: argparse.Namespace) -> int:
     store, outcome = sweep.sweep_plan(plan, jobs, args)
     if outcome is None:
         return sweep.INTERRUPTED
-    shown = _errors(jobs, store)
+    # The mean errors of these jobs: the store may have those of others too.
+    columns, keys = needed("error"), {job.key for job in jobs}
+    rows = [row[1:] for row in store.select(["key", *columns]).rows if row[0] in keys]
+    shown = pivot(Frame(columns=columns, rows=rows)) if rows else None
     if args.json:
         record = {
             "store": args.store,
@@ -108,15 +108,3 @@ def run(args: argparse.Namespace) -> int:
         lines += [f"{some} of {', '.join(args.choice)}, {mark}" for mark in marks]
         print("\n".join([*lines, *sweep.failures(outcome, args)]))
     return sweep.SOME_FAILED if outcome.failed else sweep.OK
-
-
-def _errors(jobs: Sequence[Job], store: Store) -> ResultTable | None:
-    """Mean errors of these jobs; the store may have those of others too."""
-    from acclimate.bench import pivot
-    from acclimate.bench.table import Frame, needed
-
-    columns = needed("error")
-    frame = store.select(["key", *columns])
-    keys = {job.key for job in jobs}
-    rows = [row[1:] for row in frame.rows if row[0] in keys]
-    return pivot(Frame(columns=columns, rows=rows)) if rows else None

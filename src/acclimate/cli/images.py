@@ -60,30 +60,26 @@ def images_to_adapt(args: argparse.Namespace, loaded: LoadedModel) -> tuple[Any,
     from acclimate.data.benchmarks import find_dataset, open_dataset
 
     record = find_dataset(args.dataset)
-    own, severity = _own_shift(args.shift) if record.shifts else (None, None)
+    own = None
+    if record.shifts and args.shift is not None:
+        own = Shift.parse(args.shift)
+        if own.preset or own.seed:
+            raise AcclimateError(
+                f"this data set has its own shifts, got {args.shift!r}; leave out the preset and "
+                "the draw"
+            )
     source = open_dataset(
         args.dataset,
         args.root,
         split=args.split,
-        shift=own,
-        severity=severity,
+        shift=own.name if own else None,
+        severity=own.severity if own else None,
         preprocessing=loaded.preprocessing,
         classes=loaded.classes,
         progress=not args.quiet,
         incomplete=bool(args.incomplete),
     )
     return source, None if record.shifts else args.shift
-
-
-def _own_shift(shift: str | None) -> tuple[str | None, int | None]:
-    if shift is None:
-        return None, None
-    own = Shift.parse(shift)
-    if own.preset or own.seed:
-        raise AcclimateError(
-            f"this data set has its own shifts, got {shift!r}; leave out the preset and the draw"
-        )
-    return own.name, own.severity
 
 
 def want_record(images: str, loaded: LoadedModel) -> None:

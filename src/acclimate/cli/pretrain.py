@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.checkpoint import tensors_writer
     from acclimate.files import json_writer, write_files
     from acclimate.models.device import choose_device
-    from acclimate.models.metadata import model_metadata
+    from acclimate.models.record import model_metadata
     from acclimate.pretraining import load_examples, open_case, pretrain
     from acclimate.pretraining.starting import fitted_to, trained_before
 
@@ -108,7 +108,14 @@ def run(args: argparse.Namespace) -> int:
         progress=not args.quiet,
     )
     loaded = fitted_to(case.source, loaded, seed=args.seed)
-    notes = _notes(args, loaded, method)
+    before, notes = trained_before(loaded), []
+    if before is not None:
+        notes.append(
+            f"{args.model} starts from weights that were trained before ({before}); to train "
+            "from scratch, name a bare architecture (acclimate list models)"
+        )
+    if args.target is not None and not method.uses_target:
+        notes.append(f"{args.method} does not learn from the target; {args.target} is only scored")
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     data = case.identity()  # read once: it hashes every image
@@ -131,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     }  # fmt: skip
     summary = {
         "model": args.model,
-        "starts_from": trained_before(loaded),
+        "starts_from": before,
         "method": repr(method),
         "plan": vars(plan),
         "dataset": args.dataset,
@@ -192,27 +199,11 @@ def _rounded(model: nn.Module) -> dict[str, Tensor]:
     return half
 
 
-def _notes(args: argparse.Namespace, loaded: LoadedModel, method: Method) -> list[str]:
-    """What the options mean that one might not have meant."""
-    from acclimate.pretraining.starting import trained_before
-
-    notes = []
-    weights = trained_before(loaded)
-    if weights is not None:
-        notes.append(
-            f"{args.model} starts from weights that were trained before ({weights}); to train "
-            "from scratch, name a bare architecture (acclimate list models)"
-        )
-    if args.target is not None and not method.uses_target:
-        notes.append(f"{args.method} does not learn from the target; {args.target} is only scored")
-    return notes
-
-
 def _identity(
     args: argparse.Namespace, loaded: LoadedModel, method: Method, data: dict[str, Any]
 ) -> dict[str, Any]:
     """What two commands have to share, beside plan and method, for one to resume the other."""
-    fed = None if args.size is None or loaded.preprocessing is None else loaded.preprocessing
+    fed = loaded.preprocessing if args.size is not None else None
     identity = {
         "model": args.model,
         "weights": args.weights,

@@ -16,8 +16,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 
 if TYPE_CHECKING:
     from acclimate.bench import Job, Result
-    from acclimate.bench.sweep import Outcome
-    from acclimate.paper import Comparison, Estimate, Scope, Table, TablePlan
+    from acclimate.paper import Comparison, Scope, Table, TablePlan
 
 __all__ = ["add_parser"]
 
@@ -86,13 +85,23 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """List tables, or run what can be run of them and print it beside what the paper prints."""
     from acclimate.bench import Store
-    from acclimate.cli.sweep import INTERRUPTED, engine_of, sweep
-    from acclimate.paper import Available, compare, jobs_of, plan_tables, read_choices
+    from acclimate.cli.sweep import INTERRUPTED, engine_of, plain_failures, sweep
+    from acclimate.paper import (
+        Available,
+        compare,
+        find_tables,
+        jobs_of,
+        only_cells,
+        plan_tables,
+        read_choices,
+    )
     from acclimate.paper.estimate import estimate, seconds_an_image
 
     if not args.names and not args.list:
         raise AcclimateError("expected the label of a table; acclimate reproduce --list has them")
-    tables = _tables(args)
+    found = [table for name in args.names or ["*"] for table in find_tables(name)]
+    unique = list({table.label: table for table in found}.values())
+    tables = only_cells(unique, rows=args.rows, columns=args.columns)
     weights = _pairs(args.weights, "--weights MODEL=FILE")
     available = Available(roots=_roots(args, tables), weights=weights, incomplete=args.incomplete)
     scope = _scope(args)
@@ -100,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
     choices = read_choices(*args.choice) if args.choice else None
     plans = plan_tables(tables, available=available, scope=scope, choices=choices)
     if args.list:
-        return _list(plans, args)
+        _print_list(plans, as_json=args.json)
+        return OK
     jobs = jobs_of(plans)
     known = _results(args.store, jobs)
     todo = [job for job in jobs if job.key not in known or known[job.key].status == "failed"]
@@ -110,26 +120,30 @@ def run(args: argparse.Namespace) -> int:
     expected = estimate(todo, known.values(), workers=workers, time_image=time_image)
     if not args.json:  # a table for a paper has nothing before it
         print(f"{expected}\n", flush=True, file=None if args.format == "text" else sys.stderr)
-    outcome = None
+    ran, summary, status = None, "", OK
     if engine is not None:
         outcome = sweep(jobs, Store(args.store), engine, args)
         if outcome is None:
             return INTERRUPTED
         known = _results(args.store, jobs)
+        ran = {"done": outcome.done, "failed": plain_failures(outcome)}
+        counts = f"{outcome.done:,} jobs run, {len(outcome.failed):,} failed"
+        summary = f"; {counts}, results in {args.store}"
+        status = SOME_FAILED if outcome.failed else OK
     shown = [compare(plan, known) for plan in plans]
     if args.json:
-        print(json.dumps(_plain(shown, scope, expected, outcome, args), ensure_ascii=False))
+        record = {
+            "store": args.store,
+            "small": scope.to_dict(),
+            "estimate": expected.to_dict(),
+            "ran": ran,
+            "tables": [each.to_dict() for each in shown],
+        }
+        print(json.dumps(record, ensure_ascii=False))
     else:
-        print(_text(shown, scope, outcome, args))
-    return SOME_FAILED if outcome is not None and outcome.failed else OK
-
-
-def _tables(args: argparse.Namespace) -> list[Table]:
-    from acclimate.paper import find_tables, only_cells
-
-    found = [table for name in args.names or ["*"] for table in find_tables(name)]
-    unique = list({table.label: table for table in found}.values())
-    return only_cells(unique, rows=args.rows, columns=args.columns)
+        small = f" SMALL VERSION ({scope.words})." if scope.small else ""
+        print(_text(shown, f"{summary}.{small}", args.format))
+    return status
 
 
 def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
@@ -187,18 +201,17 @@ def _pairs(words: Sequence[str], what: str) -> dict[str, str]:
     return found
 
 
-def _list(plans: Sequence[TablePlan], args: argparse.Namespace) -> int:
+def _print_list(plans: Sequence[TablePlan], *, as_json: bool) -> None:
     from acclimate.paper.rendering import list_plans, listed
 
-    if args.json:
+    if as_json:
         print(json.dumps([listed(plan) for plan in plans], ensure_ascii=False))
-        return OK
+        return
     print(list_plans(plans))
     cells, here = sum(len(plan.cells) for plan in plans), sum(plan.can_run for plan in plans)
     alone = sum(plan.counted for plan in plans)
     print(f"\n{here:,} of {cells:,} cells can run here, {alone:,} are counted; acclimate reproduce "
           "LABEL --dry-run prints what is missing for the others")  # fmt: skip
-    return OK
 
 
 def _results(path: str, jobs: Sequence[Job]) -> dict[str, Result]:
@@ -212,37 +225,9 @@ def _results(path: str, jobs: Sequence[Job]) -> dict[str, Result]:
     return {result.key: result for result in found}
 
 
-def _text(
-    shown: Sequence[Comparison], scope: Scope, outcome: Outcome | None, args: argparse.Namespace
-) -> str:
+def _text(shown: Sequence[Comparison], end: str, form: str) -> str:
     from acclimate.paper.rendering import FORMATS, counts
 
-    parts = [FORMATS[args.format](each) for each in shown]
+    comment = "% " if form == "latex" else ""
     summary = counts([row for each in shown for row in each.rows])
-    if outcome is not None:
-        ran = f"{outcome.done:,} jobs run, {len(outcome.failed):,} failed"
-        summary += f"; {ran}, results in {args.store}"
-    small = f" SMALL VERSION ({scope.words})." if scope.small else ""
-    comment = "% " if args.format == "latex" else ""
-    return "\n\n".join([*parts, f"{comment}{summary}.{small}"])
-
-
-def _plain(
-    shown: Sequence[Comparison],
-    scope: Scope,
-    expected: Estimate,
-    outcome: Outcome | None,
-    args: argparse.Namespace,
-) -> dict[str, Any]:
-    from acclimate.cli.sweep import plain_failures
-
-    ran = None
-    if outcome is not None:
-        ran = {"done": outcome.done, "failed": plain_failures(outcome)}
-    return {
-        "store": args.store,
-        "small": scope.to_dict(),
-        "estimate": expected.to_dict(),
-        "ran": ran,
-        "tables": [each.to_dict() for each in shown],
-    }
+    return "\n\n".join([*map(FORMATS[form], shown), f"{comment}{summary}{end}"])

@@ -16,10 +16,9 @@ from acclimate.table import Table
 from acclimate.text import counted, option_words
 
 if TYPE_CHECKING:
-    from acclimate.bench import Condition, Store
+    from acclimate.bench import Result, Store
     from acclimate.bench import Table as ResultTable
     from acclimate.bench.store import Added
-    from acclimate.bench.table import Cell
 
 __all__ = ["add_parser", "table_text"]
 
@@ -71,47 +70,45 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a table of a store's results, or export them."""
-    from acclimate.bench import conditions
+    from acclimate.bench import Condition, conditions, corruption_table, pivot
     from acclimate.bench.store import export_all
+    from acclimate.bench.table import needed
 
     where = conditions(args.where)
-    store, merged = _opened(args)
+    store, added = _opened(args)
+    merged = {} if added is None else {"merged": asdict(added)}
+    asked = f" with {' and '.join(args.where)}" if args.where else ""
+    nothing = AcclimateError(f"{args.store} has no results{asked}")
     if args.export:
         results = store.results(where)
-        _refuse_none(len(results), args)
+        if not results:
+            raise nothing
         export_all(results, args.export)
-        record = {"exported": len(results), "files": args.export, **_merged(merged)}
+        record = {"exported": len(results), "files": args.export, **merged}
         text = f"{counted(len(results), 'result')} written to {' and '.join(args.export)}"
         print(json.dumps(record) if args.json else text)
         return 0
-    shown = _table(store, args)
+    columns, rows = _names(args.columns), _names(args.rows or _ROWS)
+    if args.rows is None:
+        rows = [name for name in rows if name not in columns] or rows
+    frame = store.select(needed(args.value, [*rows, *columns]), where)
+    if not frame:
+        raise nothing
+    if columns == ["corruption"]:
+        shown = corruption_table(frame, rows=rows, value=args.value)
+    else:
+        shown = pivot(frame, rows=rows, columns=columns, value=args.value)
     if args.json:
-        print(json.dumps({**shown.to_dict(), **_merged(merged)}))
+        print(json.dumps({**shown.to_dict(), **merged}))
         return 0
-    if merged is not None:
-        counts = f"{merged.new:,} new, {merged.replaced:,} replace failed ones"
-        print(f"merged {args.merge}: {counts}, {merged.kept:,} already there\n")
-    print("\n".join([table_text(shown), *(_reasons(store, where) if shown.failed else [])]))
+    if added is not None:
+        counts = f"{added.new:,} new, {added.replaced:,} replace failed ones"
+        print(f"merged {args.merge}: {counts}, {added.kept:,} already there\n")
+    print(table_text(shown))
+    if shown.failed:
+        failed = store.results([*where, Condition("status", ("failed",))])
+        print("\n".join(_reasons(failed)))
     return 0
-
-
-def _merged(added: Added | None) -> dict[str, Any]:
-    return {} if added is None else {"merged": asdict(added)}
-
-
-def _reasons(store: Store, where: Sequence[Condition]) -> list[str]:
-    """Why jobs failed: the reasons that most have."""
-    from acclimate.bench import Condition
-
-    failed = store.results([*where, Condition("status", ("failed",))])
-    counts = Counter(result.reason for result in failed)
-    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    lines = [f"  {count:,}: {reason}" for reason, count in most[:_REASONS]]
-    if len(most) > _REASONS:
-        lines.append(
-            f"  and {counted(len(most) - _REASONS, 'more reason')}; all: --export FILE.json"
-        )
-    return lines
 
 
 def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
@@ -133,25 +130,15 @@ def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
         raise
 
 
-def _table(store: Store, args: argparse.Namespace) -> ResultTable:
-    from acclimate.bench import conditions, corruption_table, pivot
-    from acclimate.bench.table import needed
-
-    columns = _names(args.columns)
-    rows = _names(args.rows or _ROWS)
-    if args.rows is None:
-        rows = [name for name in rows if name not in columns] or rows
-    frame = store.select(needed(args.value, [*rows, *columns]), conditions(args.where))
-    _refuse_none(len(frame), args)
-    if columns == ["corruption"]:
-        return corruption_table(frame, rows=rows, value=args.value)
-    return pivot(frame, rows=rows, columns=columns, value=args.value)
-
-
-def _refuse_none(count: int, args: argparse.Namespace) -> None:
-    if not count:
-        asked = f" with {' and '.join(args.where)}" if args.where else ""
-        raise AcclimateError(f"{args.store} has no results{asked}")
+def _reasons(failed: Sequence[Result]) -> list[str]:
+    """Why jobs failed: the reasons that most have."""
+    counts = Counter(result.reason for result in failed)
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    lines = [f"  {count:,}: {reason}" for reason, count in most[:_REASONS]]
+    more = len(most) - _REASONS
+    if more > 0:
+        lines.append(f"  and {counted(more, 'more reason')}; all: --export FILE.json")
+    return lines
 
 
 def _names(words: str) -> list[str]:
@@ -190,17 +177,13 @@ def _notes(shown: ResultTable) -> list[str]:
         notes.append("(12 of 15): a mean over only so many of its shifts")
     if any(cell.seeds < cell.all_seeds for cell in begun):
         notes.append("(2 of 3 seeds): a mean over the seeds that ran on the most shifts")
-    if shown.value == "mce" and any(_whole_without_number(c) for c in shown.cells.values()):
+    if shown.value == "mce" and any(cell.value is None and cell.complete for cell in begun):
         notes.append("the mCE is relative to AlexNet on ImageNet-C; other data have none")
     if shown.value == "forgetting" and all(c.value is None for c in shown.cells.values()):
         notes.append("not measured in these runs; measure it with acclimate bench --forgetting")
     if shown.failed:
         notes.append(f"failed jobs: {shown.failed:,}; the same command runs them again")
     return notes
-
-
-def _whole_without_number(cell: Cell) -> bool:
-    return cell.value is None and cell.parts > 0 and cell.complete
 
 
 def _head(name: str, value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from textwrap import fill
@@ -92,14 +92,11 @@ def _show_model(args: argparse.Namespace) -> int:
             )
     record = _record(args.name, own_weights=args.weights is not None)
     fetched = origin(args.name) if args.weights is None else None
-    description = loaded.describe()
-    facts = {
-        **_facts(loaded),
-        "origin": None if fetched is None else asdict(fetched),
-        "record": None if record is None else asdict(record),
-    }
+    description = loaded.describe()  # before selectors put their layers in
+    facts = _facts(loaded)
     if args.json:
-        print(json.dumps(facts, ensure_ascii=False))
+        known = {"origin": fetched and asdict(fetched), "record": record and asdict(record)}
+        print(json.dumps({**facts, **known}, ensure_ascii=False))
         return 0
     print(description)
     print(f"\nParameters that would be trained, by selector\n{_selectors(facts['selectors'])}")
@@ -169,8 +166,10 @@ def _facts(loaded: LoadedModel) -> dict[str, Any]:
     model = loaded.model
     norms = norm_layers(model)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    recipes = dict.fromkeys(preset.recipe for preset in PRESETS)
-    presets = [find_preset(recipe, model_name=loaded.name) for recipe in recipes]
+    presets = []
+    for recipe in dict.fromkeys(preset.recipe for preset in PRESETS):
+        if preset := find_preset(recipe, model_name=loaded.name):
+            presets.append({k: v for k, v in asdict(preset).items() if k != "models"})
     selectors = _counts(model)  # last of all: it puts adapters into the model
     of_resnet50 = {name: selectors[name]["parameters"] for name in _RESNET50} == _RESNET50
     return {
@@ -182,11 +181,7 @@ def _facts(loaded: LoadedModel) -> dict[str, Any]:
         "classes": list(loaded.classes.names) if loaded.classes else None,
         "weights": loaded.source,
         "selectors": selectors,
-        "presets": [
-            {key: value for key, value in asdict(preset).items() if key != "models"}
-            for preset in presets
-            if preset is not None
-        ],
+        "presets": presets,
         "notes": [_TABLE_9] if of_resnet50 else [],
     }
 
@@ -225,19 +220,13 @@ def _selectors(counts: dict[str, Any]) -> str:
 
 
 def _presets(presets: list[dict[str, Any]]) -> str:
-    if not presets:
-        return "  none; rates and epochs are chosen by the number of images"
-    rows = [
-        [
-            f"  {each['recipe']}",
-            f"learning rate {each['lr']:g}",
-            f"batches of {each['batch_size']}",
-            f"{each['epochs']} epoch(s)",
-            "source statistics" if each["source_statistics"] else "",
-        ]
-        for each in presets
-    ]
-    return Table(rows).text()
+    rows = []
+    for each in presets:
+        rate, size = f"learning rate {each['lr']:g}", f"batches of {each['batch_size']}"
+        statistics = "source statistics" if each["source_statistics"] else ""
+        rows.append([f"  {each['recipe']}", rate, size, f"{each['epochs']} epoch(s)", statistics])
+    none = "  none; rates and epochs are chosen by the number of images"
+    return Table(rows).text() if rows else none
 
 
 def _show_recipe(args: argparse.Namespace) -> int:
@@ -252,11 +241,13 @@ def _show_recipe(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(recipe.to_dict(), ensure_ascii=False))
         return 0
-    rows = dict(_options(recipe))
+    # The parts worth showing: without an objective most are empty.
+    slots = [name for name in PARTS if name in {"objective", *recipe.parts()}]
+    rows = dict(_options(recipe, slots))
     print(fill(f"{recipe.name}: {recipe.summary}", width=79), end="\n\n")
     print(Table(list(rows.items()), header=["option", "value"]).text())
     print("\nAlternatives")
-    for slot in _slots(recipe):
+    for slot in slots:
         others = [name for name in PARTS[slot].names() if name != rows[slot]]
         line = f"  {slot:<15}{' '.join(others)}"
         print(fill(line, width=79, subsequent_indent=" " * 17, break_on_hyphens=False))
@@ -267,18 +258,10 @@ def _show_recipe(args: argparse.Namespace) -> int:
     return 0
 
 
-def _slots(recipe: Recipe) -> list[str]:
-    """The parts worth showing: without an objective most are empty."""
+def _options(recipe: Recipe, slots: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Options as ``--set`` takes them, and their values; those of a part after its kind."""
     from acclimate.methods import PARTS
 
-    used = {"objective", *recipe.parts()}
-    return [name for name in PARTS if name in used]
-
-
-def _options(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    from acclimate.methods import PARTS
-
-    slots = _slots(recipe)
     for name, value in recipe.to_dict().items():
         if name in slots:
             options = {"kind": None} if value is None else dict(value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,15 +62,13 @@ def plan_of(args: argparse.Namespace) -> Plan:
         plan = Plan(**given)
     else:
         raise AcclimateError("expected --models and --datasets, or --plan with them")
-    options = dict(plan.options)
-    for key, value in _grid(assignments(args), plan.recipes).items():
-        below = options.get(key)
-        if isinstance(value, Mapping) and isinstance(below, Mapping):  # both for one recipe
-            value = {**below, **value}
-        options[key] = value
+    grid = _grid(assignments(args), plan.recipes)
+    for recipe, below in plan.options.items():
+        if isinstance(below, Mapping) and recipe in grid:
+            grid[recipe] = {**below, **grid[recipe]}
     plan = replace(
         plan,
-        options=options,
+        options={**plan.options, **grid},
         roots={**plan.roots, **_by_name(args.root, plan.datasets, what="--root")},
         weights={**plan.weights, **_by_name(args.weights, plan.models, what="--weights")},
     )
@@ -83,17 +81,12 @@ def _narrowed(plan: Plan, given: Mapping[str, Any]) -> Plan:
     left = replace(plan, **given)
     gone = {*plan.recipes, *plan.datasets, *plan.models}
     gone -= {*left.recipes, *left.datasets, *left.models}
-
-    def without(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if name not in gone}
-
-    return replace(
-        left,
-        shifts=without(left.shifts) if isinstance(left.shifts, Mapping) else left.shifts,
-        options=without(plan.options),
-        roots=without(plan.roots),
-        weights=without(plan.weights),
-    )
+    kept: dict[str, Any] = {
+        field: {name: value for name, value in getattr(left, field).items() if name not in gone}
+        for field in ("shifts", "options", "roots", "weights")
+        if isinstance(getattr(left, field), Mapping)
+    }
+    return replace(left, **kept)
 
 
 def _grid(words: Sequence[str], recipes: Sequence[str]) -> dict[str, Any]:
@@ -206,6 +199,8 @@ def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
             f"expected one worker for --engine inline, got --workers {args.workers}; for several, "
             f"type --engine processes --workers {args.workers}"
         )
+    if args.engine in ("ray", "slurm"):  # other machines have other working folders
+        roots = {name: str(Path(root).expanduser().absolute()) for name, root in roots.items()}
     settings = WorkerSettings(
         roots=dict(roots),
         device=args.device,
@@ -214,68 +209,62 @@ def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
         speed=args.speed,
         progress=not args.quiet,
     )
-    if args.engine in ("ray", "slurm"):
-        # Other machines have other working folders.
-        there = {name: str(Path(root).expanduser().absolute()) for name, root in roots.items()}
-        settings = replace(settings, roots=there)
-        return _ray(settings, args) if args.engine == "ray" else _slurm(settings, args)
+    if args.engine == "ray":
+        from acclimate.bench.engines.ray_engine import RayEngine
+
+        return RayEngine(
+            settings,
+            address=args.address,
+            workers=args.workers,
+            cpus_per_job=1.0 if args.cpus_per_job is None else args.cpus_per_job,
+            gpus_per_job=args.gpus_per_job,
+        )
+    if args.engine == "slurm":
+        return _slurm(settings, args)
     several = args.workers is not None or (args.device in (None, "cuda") and gpus() > 1)
     if args.engine == "processes" or (args.engine is None and several and args.workers != 1):
         return ProcessEngine(settings, workers=args.workers)
     return InlineEngine(settings)
 
 
-def _ray(settings: WorkerSettings, args: argparse.Namespace) -> Engine:
-    from acclimate.bench.engines.ray_engine import RayEngine
-
-    return RayEngine(
-        settings,
-        address=args.address,
-        workers=args.workers,
-        cpus_per_job=1.0 if args.cpus_per_job is None else args.cpus_per_job,
-        gpus_per_job=args.gpus_per_job,
-    )
-
-
 def _slurm(settings: WorkerSettings, args: argparse.Namespace) -> Engine:
     from acclimate.bench.engines.slurm import SlurmEngine
 
-    counts = {}
-    for name, usual, least in (("cpus_per_job", 1, 1), ("gpus_per_job", 0, 0)):
-        value = getattr(args, name)
-        value = float(usual if value is None else value)
+    parameters: dict[str, Any] = {}
+    for option, parameter, least in (
+        ("cpus-per-job", "cpus_per_task", 1),
+        ("gpus-per-job", "gpus_per_node", 0),
+    ):
+        given = getattr(args, option.replace("-", "_"))
+        value = float(least if given is None else given)
         if value < least or not value.is_integer():
-            option = name.replace("_", "-")
             raise AcclimateError(
                 f"--engine slurm: expected a whole number --{option} >= {least}, got {value:g}"
             )
-        counts[name] = int(value)
-    named = dict(map(_pair, args.slurm))
+        parameters[parameter] = int(value)
+    for word in args.slurm:
+        name, equals, text = word.partition("=")
+        if not (name and equals and text):
+            raise AcclimateError(
+                f"expected --slurm NAME=VALUE, such as timeout_min=240, got {word!r}"
+            )
+        parameters[name] = _number(text)
     # Asked for by name: submitit would take processes of this machine where it finds no SLURM.
-    cluster = named.pop("cluster", "slurm")
+    cluster = parameters.pop("cluster", "slurm")
     return SlurmEngine(
         settings,
         folder=Path(f"{args.store}-tasks").absolute(),  # beside the store, where all nodes see it
         workers=1 if args.workers is None else args.workers,
-        parameters={
-            "cpus_per_task": counts["cpus_per_job"],
-            "gpus_per_node": counts["gpus_per_job"],
-            **named,
-        },
+        parameters=parameters,
         cluster=cluster,
     )
 
 
-def _pair(word: str) -> tuple[str, Any]:
-    name, equals, value = word.partition("=")
-    if not (name and equals and value):
-        raise AcclimateError(f"expected --slurm NAME=VALUE, such as timeout_min=240, got {word!r}")
+def _number(text: str) -> int | float | str:
     for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
-            continue
-    return name, value
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
@@ -288,9 +277,19 @@ def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
         return OK
     print(f"{len(jobs):,} jobs, {len(done):,} of them done, {len(todo):,} to run")
     if todo:
-        words = list(map(_job_words, todo[:_JOBS_SHOWN]))
-        names = [n for n in words[0] if n != "setting" or any(job.setting for job in jobs)]
-        print(Table([[each[name] for name in names] for each in words], header=names).text())
+        columns: dict[str, Callable[[Job], str]] = {
+            "model": lambda job: job.model,
+            "dataset": lambda job: job.dataset,
+            "shift": lambda job: job.shift or "clean",
+            "setting": lambda job: job.setting or STATIONARY,
+            "recipe": lambda job: job.recipe,
+            "options": lambda job: option_words(job.options, between=" ", none="-"),
+            "seed": lambda job: str(job.seed),
+        }
+        if not any(job.setting for job in jobs):
+            del columns["setting"]
+        rows = [[words(job) for words in columns.values()] for job in todo[:_JOBS_SHOWN]]
+        print(Table(rows, header=list(columns)).text())
     if len(todo) > _JOBS_SHOWN:
         print(f"… and {len(todo) - _JOBS_SHOWN:,} more")
     return OK
@@ -301,18 +300,6 @@ def _done(jobs: Sequence[Job], args: argparse.Namespace) -> set[str]:
     if not Path(args.store).expanduser().exists():
         return set()
     return Store(args.store, create=False).has(job.key for job in jobs)
-
-
-def _job_words(job: Job) -> dict[str, str]:
-    return {
-        "model": job.model,
-        "dataset": job.dataset,
-        "shift": job.shift or "clean",
-        "setting": job.setting or STATIONARY,
-        "recipe": job.recipe,
-        "options": option_words(job.options, between=" ", none="-"),
-        "seed": str(job.seed),
-    }
 
 
 def failures(outcome: Outcome, args: argparse.Namespace) -> list[str]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.options import (
     add_command,
@@ -19,39 +19,41 @@ from acclimate.cli.options import (
     assignments,
 )
 from acclimate.cli.output import write_file
-from acclimate.data.shift import SEVERITIES, Shift
+from acclimate.data.shift import GROUPS, SEVERITIES, Shift
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
 from acclimate.text import DEFAULTS, counted, option_words
 
 if TYPE_CHECKING:
-    from acclimate.bench import Plan
-    from acclimate.bench.selection import Choice, Searched, Sensitivity
-
-Entry: TypeAlias = dict[str, Any]
-"""The choice for a model and a recipe, as its file has it."""
+    from acclimate.bench import Job, Plan
+    from acclimate.bench.selection import Entry, Searched, Sensitivity, Way
 
 __all__ = ["add_parser"]
 
-_EPOCHS = 5
 _RECIPES = ("ent", "rpl")
-_RATES = ("1e-4", "1e-3", "1e-2", "5e-2")  # the paper's, for its ResNet50
-_GROUPS = ("dev", "test", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Preset:
-    """A search of the paper's that was smaller than the others."""
+class _Search:
+    """What is searched where the options do not say.
 
-    corruptions: tuple[str, ...]
-    severities: tuple[int, ...]
+    Attributes:
+        corruptions: none are the hold-out ones, or what there is to choose on instead.
+        severities: of these.
+        rates: the learning rates.
+        epochs: the most to choose from.
+    """
+
+    corruptions: tuple[str, ...] = ()
+    severities: tuple[int, ...] = SEVERITIES
     rates: tuple[str, ...]
     epochs: int
 
 
+_USUAL = _Search(rates=("1e-4", "1e-3", "1e-2", "5e-2"), epochs=5)  # the paper's, of its ResNet50
 _PRESETS = {
     # The paper does not name its three hold-out corruptions: one each of noise, blur and colour.
-    "efficientnet-l2": _Preset(
+    "efficientnet-l2": _Search(
         corruptions=("speckle_noise", "gaussian_blur", "saturate"),
         severities=(1, 3, 5),
         rates=("4.6e-2", "4.6e-3", "4.6e-4", "4.6e-5"),
@@ -92,7 +94,7 @@ def add_parser(commands: Any) -> None:
         plan=None,
         forgetting=None,
     )
-    most = f"the most to choose from; includes all smaller numbers (default: {_EPOCHS})"
+    most = f"the most to choose from; includes all smaller numbers (default: {_USUAL.epochs})"
     add_plan(groups, type=int, metavar="N", help=most)
     severities = "only these (default: all)"
     groups.data.add_argument("--severities", nargs="+", metavar="N[,...]", help=severities)
@@ -117,18 +119,21 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of the search, print how much depends on it, and choose."""
-    from acclimate.bench.selection import jobs_by_recipe, sensitivity, settings_of
+    from acclimate.bench.selection import entry_of, jobs_by_recipe, sensitivity, settings_of
     from acclimate.cli import sweep
 
-    ways = (args.leave_one_out, args.select != "labels", args.selection == "oracle")
-    if sum(ways) > 1:
+    asked: list[Way] = ["leave-one-out"] if args.leave_one_out else []
+    asked += [way for way in (args.select, args.selection) if way not in ("labels", "dev")]
+    if len(asked) > 1:
         raise AcclimateError(
             "expected one way to choose: --leave-one-out, --select label-free or --selection oracle"
         )
+    way = asked[0] if asked else "dev"
     if args.out is not None:
         _check_target(args.out)
     plan = _plan(args)
     jobs = plan.jobs()
+    _check_choice(jobs, way)
     if args.dry_run:
         return sweep.dry_run(jobs, args)
     store, outcome = sweep.sweep_plan(plan, jobs, args)
@@ -139,15 +144,16 @@ def run(args: argparse.Namespace) -> int:
     tables, texts, complete = [], [], True
     for (model, recipe), each in jobs_by_recipe(jobs).items():
         settings = settings_of(each, results)
-        choice, entry = _choose(settings, args)
+        entry = entry_of(settings, way)
         if entry is None:
             complete = False
         else:
             chosen.setdefault(model, {})[recipe] = {**entry, "images_per_shift": args.images}
-        shown = sensitivity(settings, choice)
+        shown = sensitivity(settings, None if entry is None else entry.get("options"))
         tables += [{"model": model, "recipe": recipe, **part.to_dict()} for part in shown]
         title = f"{model} {recipe}: mean error % by epoch and learning rate"
-        texts.append("\n".join([title, *_sensitivity(shown), *_chosen(entry), *_left(settings)]))
+        left = [setting for setting in settings if not setting.complete]
+        texts.append(f"{title}\n{_text(entry, shown, left)}")
     if args.out is not None and chosen:
         text = json.dumps(chosen, indent=2, ensure_ascii=False)
         write_file(Path(args.out).expanduser(), f"{text}\n".encode())
@@ -166,24 +172,6 @@ def run(args: argparse.Namespace) -> int:
     return sweep.OK if complete and not outcome.failed else sweep.SOME_FAILED
 
 
-def _choose(
-    settings: Sequence[Searched], args: argparse.Namespace
-) -> tuple[Choice | None, Entry | None]:
-    """The one choice for all shifts, if it is one, and its record; None where there is none."""
-    from acclimate.bench import selection
-
-    if args.leave_one_out:
-        others = selection.leave_one_out(settings)
-        return None, selection.left_out(others, settings) if others else None
-    if args.select == "label-free":
-        found = selection.choose_label_free(settings)
-        return None, selection.label_free_entry(found, settings) if found.by_shift else None
-    choice = selection.choose_from(settings)
-    if choice is None:
-        return None, None
-    return choice, selection.entry(choice, settings, oracle=args.selection == "oracle")
-
-
 def _check_target(path: str) -> None:
     """Before a long search rather than after it."""
     target = Path(path).expanduser()
@@ -195,8 +183,7 @@ def _check_target(path: str) -> None:
 
 
 def _plan(args: argparse.Namespace) -> Plan:
-    """The plan of the sweep, refused where it would choose on test data."""
-    from acclimate.bench import selection
+    """The plan of the sweep."""
     from acclimate.bench.job import UNADAPTED
     from acclimate.cli.sweep import plan_of
     from acclimate.data.benchmarks import find_dataset
@@ -204,9 +191,8 @@ def _plan(args: argparse.Namespace) -> Plan:
 
     if args.models is None or args.datasets is None:
         raise AcclimateError("expected --models and --datasets, got none")
-    given = argparse.Namespace(**{**vars(args), "lr": None, "epochs": None})
-    given.recipes = args.recipes or list(_RECIPES)
-    if UNADAPTED in given.recipes:
+    recipes = args.recipes or list(_RECIPES)
+    if UNADAPTED in recipes:
         raise AcclimateError("the recipe 'none' adapts nothing: there is nothing to choose for it")
     words = assignments(argparse.Namespace(set=args.set, lr=args.lr, epochs=None))
     asked = {word.partition("=")[0].strip(): word.partition("=")[2] for word in words}
@@ -217,54 +203,51 @@ def _plan(args: argparse.Namespace) -> Plan:
                 f"expected --epochs {most}, got --set {option}={values}: one run covers all "
                 "smaller numbers of epochs"
             )
-    preset = None if args.preset is None else _PRESETS[args.preset]
-    usual = preset.epochs if preset else _EPOCHS
-    rates = ",".join(preset.rates if preset else _RATES)
-    given.set = [
-        f"epochs={usual if args.epochs is None else args.epochs}",
-        *words,
-        *(
-            f"{recipe}:optimizer.lr={rates}"
-            for recipe in dict.fromkeys(given.recipes)
-            if get_recipe(recipe).objective is not None
-            and not asked.keys() & {"optimizer.lr", f"{recipe}:optimizer.lr"}
-        ),
+    search = _USUAL if args.preset is None else _PRESETS[args.preset]
+    rates = [
+        f"{recipe}:optimizer.lr={','.join(search.rates)}"
+        for recipe in dict.fromkeys(recipes)
+        if get_recipe(recipe).objective is not None
+        and not asked.keys() & {"optimizer.lr", f"{recipe}:optimizer.lr"}
     ]
-    severities = _severities(args.severities) or (preset.severities if preset else SEVERITIES)
-    given.shifts = {
-        name: _shifts(name, args, preset=preset, severities=severities) for name in args.datasets
+    epochs = search.epochs if args.epochs is None else args.epochs
+    split = args.split
+    if split is None and all("val" in find_dataset(name).splits for name in args.datasets):
+        split = "val"  # WILDS: the domains that are there to choose on
+    changed = {
+        "recipes": recipes,
+        "set": [f"epochs={epochs}", *words, *rates],
+        "shifts": {name: _shifts(name, args, search) for name in args.datasets},
+        "split": split,
     }
-    if args.split is None and all("val" in find_dataset(name).splits for name in args.datasets):
-        given.split = "val"  # WILDS: the domains that are there to choose on
-    plan = plan_of(given)
-    jobs = plan.jobs()
-    if args.leave_one_out:
+    return plan_of(argparse.Namespace(**{**vars(args), "lr": None, "epochs": None, **changed}))
+
+
+def _check_choice(jobs: Sequence[Job], way: Way) -> None:
+    """Refuse to choose on test data unasked."""
+    from acclimate.bench import selection
+
+    if way == "leave-one-out":
         selection.check_leave_one_out(jobs)
-    elif args.selection == "oracle":
-        # A choice on hold-out images must not be marked as one on test data.
-        if all(selection.refused(job) is None for job in jobs):
-            raise AcclimateError(
-                "expected test data with --selection oracle, got hold-out images alone; name them "
-                "with --shifts (test, or clean for a data set that is itself the shift) or "
-                "--split test (WILDS), or leave --selection out"
-            )
-    elif args.select == "labels":
+    elif way == "dev":
         selection.check_selection(jobs)
-    return plan
+    # A choice on hold-out images must not be marked as one on test data.
+    elif way == "oracle" and all(selection.refused(job) is None for job in jobs):
+        raise AcclimateError(
+            "expected test data with --selection oracle, got hold-out images alone; name them "
+            "with --shifts (test, or clean for a data set that is itself the shift) or "
+            "--split test (WILDS), or leave --selection out"
+        )
 
 
-def _shifts(
-    dataset: str, args: argparse.Namespace, *, preset: _Preset | None, severities: Sequence[int]
-) -> list[str]:
+def _shifts(dataset: str, args: argparse.Namespace, search: _Search) -> list[str]:
     """The single shifts that were asked for, at the severities asked for."""
     from acclimate.bench.shifts import job_shifts
     from acclimate.data.benchmarks import find_dataset
 
     record = find_dataset(dataset)
-    if args.shifts:
-        words = args.shifts
-    elif preset:
-        words = preset.corruptions
+    if args.shifts or search.corruptions:
+        words = args.shifts or search.corruptions
     elif args.leave_one_out or "val" in record.splits or (record.shifts and not record.dev):
         words = ["all"] if args.leave_one_out or record.shifts else []
     else:
@@ -272,13 +255,13 @@ def _shifts(
     if not record.shifts:
         # Corruptions made on the fly need a preset, which follows from the data set.
         constants = "imagenet" if dataset.startswith("imagenet") else "cifar"
-        bare = (*_GROUPS, *(preset.corruptions if preset else ()))
+        bare = (*GROUPS, *search.corruptions)
         words = [f"{constants}/{word}" if word in bare else word for word in words]
     if not words:
         return []
-    shifts = job_shifts(dataset, words)
-    parsed = [shift and Shift.parse(shift) for shift in shifts]
-    kept = [s for s in parsed if not s or s.severity is None or s.severity in severities]
+    severities = _severities(args.severities) or search.severities
+    shifts = [shift and Shift.parse(shift) for shift in job_shifts(dataset, words)]
+    kept = [s for s in shifts if not s or s.severity is None or s.severity in severities]
     if not kept:
         raise AcclimateError(
             f"no shift of {dataset} is left at the severities {', '.join(map(str, severities))}"
@@ -302,20 +285,19 @@ def _severities(words: Sequence[str] | None) -> tuple[int, ...]:
     return tuple(known[part] for part in parts)
 
 
-def _sensitivity(tables: Sequence[Sensitivity]) -> list[str]:
+def _text(entry: Entry | None, shown: Sequence[Sensitivity], left: Sequence[Searched]) -> str:
+    """How much depends on the options, what was chosen, and what could not be."""
     from acclimate.bench.selection import LEGEND
 
     lines = []
-    for each in tables:
+    for each in shown:
         others = option_words(each.options, between=" ")
         lines += [f"with {others}"] if others else []
         lines += [Table(each.rows, header=each.header).text() if each.rows else "no results", ""]
-    return [*lines, LEGEND]
-
-
-def _left(settings: Sequence[Searched]) -> list[str]:
-    left = [setting for setting in settings if not setting.complete]
-    return [f"not chosen from: {setting.words}: {setting.missing}" for setting in left]
+    lines += [LEGEND, *_chosen(entry)]
+    return "\n".join(
+        [*lines, *(f"not chosen from: {setting.words}: {setting.missing}" for setting in left)]
+    )
 
 
 def _chosen(entry: Entry | None) -> list[str]:
@@ -325,17 +307,20 @@ def _chosen(entry: Entry | None) -> list[str]:
         error = entry.get("dev_error", entry.get("test_error"))
         on = f"{error:.2f} % over {counted(len(entry['chosen_on']), 'shift')}"
         mark = "" if entry["selection"] == "dev" else f"; {entry['selection']}"
-        chosen = f"chosen: {_words(entry['options'])}: {on}, of {entry['candidates']} candidates"
-        alike = f"{entry['alike']} of them have the same error: more images would separate them"
-        return [chosen + mark, *([alike] if entry["alike"] > 1 else []), *_edge(entry)]
+        lines = [
+            f"chosen: {_words(entry['options'])}: {on}, of {entry['candidates']} candidates{mark}"
+        ]
+        if entry["alike"] > 1:
+            same = "have the same error: more images would separate them"
+            lines.append(f"{entry['alike']} of them {same}")
+        return [*lines, *_edge(entry)]
     rows = [
         [name, _words(each["options"]), _number(each.get("error"))]
         for name, each in entry["by_shift"].items()
     ]
     lines = ["", Table(rows, header=["shift", "chosen", "error %"]).text()]
     lines.append(f"mean error: {_number(entry['error'])} %; {entry['selection']}")
-    labelled = entry.get("labelled") if "regret" in entry else None
-    if labelled is not None:
+    if (labelled := entry.get("labelled")) is not None:
         lines.append(
             f"regret: {_number(entry['regret'])} points against {_words(labelled['options'])}, "
             f"the one choice with labels for all shifts ({labelled['error']:.2f} %)"

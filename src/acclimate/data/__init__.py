@@ -19,25 +19,17 @@ if TYPE_CHECKING:
     from acclimate.data.shifted import ShiftedSource
 
 # Names of corruptions are read by tables of results, which wait for no torch.
-_HOME = {
-    "Batch": "loading",
-    "ClassList": "labels",
-    "ImageSource": "base",
-    "Preprocessing": "preprocessing",
-    "Scoring": "labels",
-    "Shift": "shift",
-    "ShiftedSource": "shifted",
-    "Skipped": "base",
-    "batch_count": "loading",
-    "batches": "loading",
-    "corrupt": "corruptions",
-    "epoch_order": "loading",
-    "find_dataset": "benchmarks",
-    "list_datasets": "benchmarks",
-    "match_classes": "labels",
-    "open_dataset": "benchmarks",
-    "open_images": "opening",
-    "write_corrupted": "corrupted",
+_NAMES = {
+    "base": "ImageSource Skipped",
+    "benchmarks": "find_dataset list_datasets open_dataset",
+    "corrupted": "write_corrupted",
+    "corruptions": "corrupt",
+    "labels": "ClassList Scoring match_classes",
+    "loading": "Batch batch_count batches epoch_order",
+    "opening": "open_images",
+    "preprocessing": "Preprocessing",
+    "shift": "Shift",
+    "shifted": "ShiftedSource",
 }
 
 __all__ = [
@@ -62,4 +54,8 @@ __all__ = [
 ]
 
 # So that acclimate.data.benchmarks.build_mnist_m works as typed, after `import acclimate`.
-__getattr__, __dir__ = imported_when_used(__name__, _HOME, modules=("benchmarks", "corruptions"))
+__getattr__, __dir__ = imported_when_used(
+    __name__,
+    {name: module for module, names in _NAMES.items() for name in names.split()},
+    modules=("benchmarks", "corruptions"),
+)

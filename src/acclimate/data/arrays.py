@@ -8,7 +8,7 @@ import math
 import warnings
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.base import ImageSource
-from acclimate.data.decode import (
-    channels_first,
-    fit_pixels,
-    non_finite,
-    row_chunks,
-    to_numpy,
-    want_preprocessing,
-)
-from acclimate.data.memory import cache_budget
+from acclimate.data.decode import channels_first, fit_pixels, to_numpy, want_preprocessing
+from acclimate.data.memory import Kept
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 
@@ -34,6 +27,7 @@ __all__ = ["ArraySource", "load_arrays", "model_input", "warn_of_unscaled"]
 
 # Normalised pixels stay within a few units; nothing non-negative reaches this unless unscaled.
 _LOOKS_UNSCALED = 20.0
+_CHUNK_BYTES = 64 * 2**20
 
 
 class ArraySource(ImageSource):
@@ -67,25 +61,33 @@ class ArraySource(ImageSource):
             _check_values(self._images)
         else:
             preprocessing = want_preprocessing(preprocessing, "uint8 images")
-        if names is not None and len(names) != len(self._images):
-            raise AcclimateError(f"expected {len(self._images)} names, got {len(names)}")
+        count = len(self._images)
+        if names is not None and len(names) != count:
+            raise AcclimateError(f"expected {count} names, got {len(names)}")
         super().__init__(
-            names=[str(index) for index in range(len(self._images))] if names is None else names,
+            names=[str(index) for index in range(count)] if names is None else names,
             labels=labels,
             class_names=class_names,
             preprocessing=None if is_float else preprocessing,
         )
-        self._fitted: _Fitted | None = None
+        self._fitted: Kept | None = None
         if self.preprocessing is not None and self._images.shape[1:] != self.preprocessing.shape:
-            self._fitted = _Fitted(self._images, self.preprocessing, cache=cache)
+            self._fitted = Kept((count, *self.preprocessing.shape), cache=cache)
 
     def read(self, indices: Tensor) -> Tensor:
         """The images at these indices, N×C×H×W on the CPU."""
+        rows = indices.numpy()
         if self._fitted is not None:
-            return torch.from_numpy(self._fitted.read(indices.numpy()))
-        chosen = self._images[indices.numpy()]
+            return torch.from_numpy(self._fitted.read(rows, self._fit))
         wanted = np.float32 if self.preprocessing is None else np.uint8
-        return torch.from_numpy(np.ascontiguousarray(chosen, dtype=wanted))
+        return torch.from_numpy(np.ascontiguousarray(self._images[rows], dtype=wanted))
+
+    def _fit(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        assert self.preprocessing is not None
+        fitted = np.empty((len(rows), *self.preprocessing.shape), np.uint8)
+        for place, row in enumerate(rows):
+            fitted[place] = fit_pixels(self._images[row], self.preprocessing)
+        return fitted
 
     def fingerprint(self) -> str:
         """A digest of shape, type and every byte (about a second for each gigabyte, once)."""
@@ -95,52 +97,9 @@ class ArraySource(ImageSource):
     def _fingerprint(self) -> str:
         head = f"{self._images.shape} {self._images.dtype.str}".encode()
         total = hashlib.blake2b(head, digest_size=8)
-        for _, rows in row_chunks(self._images):
+        for _, rows in _chunks(self._images):
             total.update(rows.data)
         return total.hexdigest()
-
-
-class _Fitted:
-    """Images of another size than the model's: fitted once, while all would fit in memory."""
-
-    def __init__(
-        self, images: NDArray[np.uint8], preprocessing: Preprocessing, *, cache: int | None
-    ) -> None:
-        self._images, self._preprocessing = images, preprocessing
-        self._shape = (len(images), *preprocessing.shape)
-        self._cache = None if cache is None else cache_budget(cache)
-        self._known = np.zeros(len(images), np.bool_)
-        # Memory is taken only as it is filled.
-        self._kept = np.empty(self._shape, np.uint8) if self._fits() else None
-
-    def read(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        if self._kept is None:
-            return self._fit(indices)
-        missing = np.unique(indices[~self._known[indices]])
-        if len(missing):
-            if not self._fits():
-                return self._fit(indices)
-            for index in missing:
-                self._kept[index] = self._fit_one(index)
-            self._known[missing] = True  # last: from now on they are not fitted again
-        return self._kept[indices]
-
-    def _fit(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        fitted = np.empty((len(indices), *self._shape[1:]), np.uint8)
-        for place, index in enumerate(indices):
-            fitted[place] = self._fit_one(index)
-        return fitted
-
-    def _fit_one(self, index: np.int64) -> NDArray[np.uint8]:
-        return fit_pixels(self._images[index], self._preprocessing)
-
-    def _fits(self) -> bool:
-        """Whether all may be kept; checked again as they fill, since others may take memory too."""
-        size = math.prod(self._shape)
-        if self._cache is not None:
-            return size <= self._cache
-        taken = size // len(self._known) * int(self._known.sum())
-        return size <= cache_budget(None) + taken // 3
 
 
 def model_input(
@@ -173,11 +132,26 @@ def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
             # Mapped, not read: the set may be larger than the memory.
             return np.load(path, mmap_mode="r", allow_pickle=False), None
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in _wanted_names(path, file.files)}
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, TypeError) as error:
-        raise _unreadable(path, error) from error
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError) as error:
-        raise _unreadable(path, error) from error
+            names = [name for name in ("images", "labels") if name in file.files]
+            if "images" not in names:
+                names = file.files
+            if not names or ("images" not in names and len(names) > 1):
+                raise AcclimateError(
+                    f"expected the arrays 'images' and, if known, 'labels' in {path}, got "
+                    f"{', '.join(names) or 'none'}"
+                )
+            arrays = {name: file[name] for name in names}
+    except (
+        *(OSError, ValueError, EOFError, KeyError, AttributeError, TypeError),
+        *(zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError),
+    ) as error:
+        if "allow_pickle" in str(error):
+            raise AcclimateError(
+                f"{path} holds Python objects, or is no numpy file, and is not opened, since "
+                "pickled objects can run code; save plain uint8 or float arrays with "
+                "numpy.savez(images=...)"
+            ) from error
+        raise AcclimateError(f"expected a readable numpy file at {path}, got: {error}") from error
     # numpy returns the bytes of members that are no arrays.
     foreign = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
     if foreign:
@@ -186,36 +160,26 @@ def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     return images, labels[0] if labels else None
 
 
-def _wanted_names(path: Path, names: list[str]) -> list[str]:
-    if "images" in names:
-        return ["images", "labels"] if "labels" in names else ["images"]
-    if len(names) == 1:
-        return names
-    raise AcclimateError(
-        f"expected the arrays 'images' and, if known, 'labels' in {path}, got "
-        f"{', '.join(names) or 'none'}"
-    )
-
-
-def _unreadable(path: Path, error: Exception) -> AcclimateError:
-    if "allow_pickle" in str(error):
-        return AcclimateError(
-            f"{path} holds Python objects, or is no numpy file, and is not opened, since pickled "
-            "objects can run code; save plain uint8 or float arrays with numpy.savez(images=...)"
-        )
-    return AcclimateError(f"expected a readable numpy file at {path}, got: {error}")
+def _chunks(images: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Runs of images, each with the index of its first, small enough to copy."""
+    rows = max(1, _CHUNK_BYTES // max(1, images[:1].nbytes))
+    for start in range(0, len(images), rows):
+        yield start, np.ascontiguousarray(images[start : start + rows])
 
 
 def _check_values(images: NDArray[Any]) -> None:
-    bad = non_finite(images)
+    bad: list[int] = []
+    low, high = math.inf, -math.inf
+    for start, rows in _chunks(images):
+        sound = np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
+        bad.extend((start + np.flatnonzero(~sound)).tolist())
+        low, high = min(low, float(rows.min())), max(high, float(rows.max()))
     if bad:
         first = ", ".join(map(str, bad[:5]))
         raise AcclimateError(
             f"{len(bad)} of {len(images)} images have NaN or infinite pixels (first: {first}); "
             "remove or repair them"
         )
-    low = min(float(rows.min()) for _, rows in row_chunks(images))
-    high = max(float(rows.max()) for _, rows in row_chunks(images))
     warn_of_unscaled(low, high)
 
 

@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,6 +57,11 @@ class ImageSource(ABC):
         self.preprocessing = preprocessing
         self.skipped = skipped
         self.scoring = scoring
+
+    def facts(self) -> dict[str, Any]:
+        """What it knows of its images, to make a source of the same ones seen in another way."""
+        names = ("names", "labels", "class_names", "preprocessing", "skipped", "scoring")
+        return {name: getattr(self, name) for name in names}
 
     def __len__(self) -> int:
         return len(self.names)

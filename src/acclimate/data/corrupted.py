@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -42,6 +42,7 @@ from acclimate.files import held, json_writer, write_files
 
 __all__ = ["Written", "check_call", "choose_shifts", "write_corrupted"]
 
+_Rows = NDArray[np.int64]
 _VALUES_AT_ONCE = 2**23
 _MANIFEST = "manifest.json"
 _FORMAT = 1  # raised when the same call would write other images, so that the two are not mixed
@@ -99,8 +100,17 @@ def write_corrupted(
         raise AcclimateError("expected uint8 images to corrupt, got float model input")
     check_sides(source.preprocessing)
     chosen = choose_shifts(shifts)
-    total = len(source) * sum(map(len, chosen.values()))
-    labels = _labels(source)
+    total, made = len(source) * sum(map(len, chosen.values())), 0
+    cores = workers or os.cpu_count() or 1
+    most = max(1, _VALUES_AT_ONCE // int(np.prod(source.preprocessing.shape)))
+
+    def write(name: str, severity: int, rows: _Rows) -> int:
+        at = torch.from_numpy(rows)
+        clean = source.read(at)
+        images = corrupt_indexed(clean, at, name, severity, preset=preset, seed=seed)
+        store.write(name, severity, rows, images.permute(0, 2, 3, 1).numpy())
+        return len(rows)
+
     try:
         out.mkdir(parents=True, exist_ok=True)
         with held(out) as mine:
@@ -108,26 +118,19 @@ def write_corrupted(
                 raise AcclimateError(
                     f"another process is writing to {out}; wait for it, or choose another folder"
                 )
-            storage = _JpegStore.storage if preset == "imagenet" else _ArrayStore.storage
-            manifest = _Manifest(
-                out, source, preset=preset, seed=seed, labels=labels, storage=storage
-            )
+            kind = _JpegStore if preset == "imagenet" else _ArrayStore
+            manifest = _Manifest(out, source, preset=preset, seed=seed, storage=kind.storage)
             manifest.start(chosen)
-            store: _Store = (
-                _JpegStore(out, source)
-                if preset == "imagenet"
-                else _ArrayStore(out, source, labels=labels, shifts=chosen)
-            )
-            cores = workers or os.cpu_count() or 1
-            made = 0
+            store = kind(out, source, shifts=chosen)
             with tqdm(total=total, unit="image", disable=not progress, smoothing=0) as bar:
                 for name, severity in ((name, s) for name, each in chosen.items() for s in each):
                     bar.set_description(f"{name}:{severity}")
                     missing = store.missing(name, severity)
                     bar.update(len(source) - len(missing))
-                    part = _Part(source, store, name, severity, preset, seed)
-                    chunks = _chunks(missing, source.preprocessing.shape, cores)
-                    for count in _in_threads(part.write, chunks, cores):
+                    # At least one for each core; and never an empty one.
+                    pieces = min(len(missing), max(-(-len(missing) // most), cores))
+                    chunks = np.array_split(missing, pieces) if pieces else []
+                    for count in _in_threads(partial(write, name, severity), chunks, cores):
                         made += count
                         bar.update(count)
                     store.finish(name, severity)
@@ -193,50 +196,14 @@ def _labels(source: ImageSource) -> Tensor | None:
     return labels_of_paths(source.names, ClassList(tuple(source.class_names)))[0]
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One corruption at one severity, to be written chunk by chunk."""
-
-    source: ImageSource
-    store: _Store
-    name: str
-    severity: int
-    preset: Preset
-    seed: int
-
-    def write(self, indices: NDArray[np.int64]) -> int:
-        """Corrupt and store the images at these indices; how many there were."""
-        at = torch.from_numpy(indices)
-        images = corrupt_indexed(
-            self.source.read(at), at, self.name, self.severity, preset=self.preset, seed=self.seed
-        )
-        self.store.write(self.name, self.severity, indices, images.permute(0, 2, 3, 1).numpy())
-        return len(indices)
-
-
-def _chunks(
-    missing: NDArray[np.int64], shape: tuple[int, ...], cores: int
-) -> list[NDArray[np.int64]]:
-    size = max(1, _VALUES_AT_ONCE // int(np.prod(shape)))
-    # At least one for each core; and never an empty one.
-    pieces = min(len(missing), max(-(-len(missing) // size), cores))
-    return np.array_split(missing, pieces) if pieces else []
-
-
 def _in_threads(
-    write: Callable[[NDArray[np.int64]], int], chunks: Iterable[NDArray[np.int64]], cores: int
+    write: Callable[[_Rows], int], chunks: Sequence[_Rows], cores: int
 ) -> Iterator[int]:
-    """What ``write`` returns for each chunk, as they end."""
-    running: set[Future[int]] = set()
+    """What ``write`` returns for each chunk."""
     with _one_torch_thread(), ThreadPoolExecutor(cores) as pool:
-        for chunk in chunks:
-            running.add(pool.submit(write, chunk))
-            # Few are submitted at once, so that an interrupt is quick.
-            if len(running) >= 2 * cores:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
-        for future in running:
-            yield future.result()
+        # In portions, so that an interrupt is quick.
+        for first in range(0, len(chunks), 4 * cores):
+            yield from pool.map(write, chunks[first : first + 4 * cores])
 
 
 @contextmanager
@@ -254,16 +221,10 @@ class _Manifest:
     """The record beside the data, and the guard against mixing two data sets in one folder."""
 
     def __init__(
-        self,
-        out: Path,
-        source: ImageSource,
-        *,
-        preset: Preset,
-        seed: int,
-        labels: Tensor | None,
-        storage: str,
+        self, out: Path, source: ImageSource, *, preset: Preset, seed: int, storage: str
     ) -> None:
-        self._path = out / _MANIFEST
+        assert source.preprocessing is not None
+        self._path, labels = out / _MANIFEST, _labels(source)
         self._record: dict[str, Any] = {
             "format": _FORMAT,
             "acclimate": __version__,
@@ -273,7 +234,7 @@ class _Manifest:
             "source": source.fingerprint(),
             "labels": None if labels is None else digest([labels.numpy().tobytes()]),
             "classes": None if source.class_names is None else list(source.class_names),
-            "prepared": source.preprocessing.describe() if source.preprocessing else None,
+            "prepared": source.preprocessing.describe(),
             "storage": storage,
             "constants": {},
             "finished": {},
@@ -305,44 +266,24 @@ class _Manifest:
 
     def finish(self, name: str, severity: int) -> None:
         """Note that a part is complete. A record for people: what is there is seen on the disk."""
-        finished = self._record["finished"]
-        done = finished.get(named_in_results(name), [])
-        finished[named_in_results(name)] = sorted({*done, severity})
+        finished, known = self._record["finished"], named_in_results(name)
+        finished[known] = sorted({*finished.get(known, []), severity})
         self._write()
 
     def _write(self) -> None:
         write_files({self._path: json_writer(self._record)})
 
 
-class _Store(ABC):
-    """Where corrupted images go. Parts can be written in any order and by any thread."""
-
-    storage: str
-
-    @abstractmethod
-    def missing(self, name: str, severity: int) -> NDArray[np.int64]:
-        """The indices of the images that are not there yet."""
-
-    @abstractmethod
-    def write(
-        self, name: str, severity: int, indices: NDArray[np.int64], images: NDArray[np.uint8]
-    ) -> None:
-        """Store images N×H×W×C."""
-
-    def finish(self, name: str, severity: int) -> None:  # noqa: B027
-        """All images of this part are there; nothing is left to do unless a store says what."""
-
-
-class _JpegStore(_Store):
-    """ImageNet-C: ``fog/3/n01440764/name.JPEG``, quality 85."""
+class _JpegStore:
+    """ImageNet-C: ``fog/3/n01440764/name.JPEG``, quality 85; written in any order and thread."""
 
     storage = f"JPEG, quality {JPEG_QUALITY}"
 
-    def __init__(self, out: Path, source: ImageSource) -> None:
+    def __init__(self, out: Path, source: ImageSource, *, shifts: object) -> None:
         self._out = out
         self._files = _jpeg_files(source)
 
-    def missing(self, name: str, severity: int) -> NDArray[np.int64]:
+    def missing(self, name: str, severity: int) -> _Rows:
         """The indices of the images without a file."""
         folder = self._folder(name, severity)
         there = {
@@ -353,12 +294,10 @@ class _JpegStore(_Store):
         gone = [i for i, file in enumerate(self._files) if str(Path(file)) not in there]
         return np.array(gone, np.int64)
 
-    def write(
-        self, name: str, severity: int, indices: NDArray[np.int64], images: NDArray[np.uint8]
-    ) -> None:
-        """A file for each image; a process that is killed leaves none half written."""
-        for index, pixels in zip(indices, images, strict=True):
-            path = self._folder(name, severity) / self._files[index]
+    def write(self, name: str, severity: int, rows: _Rows, images: NDArray[np.uint8]) -> None:
+        """A file for each image N×H×W×C; a process that is killed leaves none half written."""
+        for row, pixels in zip(rows, images, strict=True):
+            path = self._folder(name, severity) / self._files[row]
             path.parent.mkdir(parents=True, exist_ok=True)
             partial = path.with_name(f".{path.name}.partial")
             image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
@@ -367,6 +306,9 @@ class _JpegStore(_Store):
                 os.replace(partial, path)
             finally:
                 partial.unlink(missing_ok=True)
+
+    def finish(self, name: str, severity: int) -> None:
+        """Nothing is left to do: each file is whole."""
 
     def _folder(self, name: str, severity: int) -> Path:
         return self._out / named_in_results(name) / str(severity)
@@ -389,7 +331,7 @@ def _jpeg_files(source: ImageSource) -> list[str]:
     return [file if label < 0 else f"{label}/{file}" for label, file in labelled]
 
 
-class _ArrayStore(_Store):
+class _ArrayStore:
     """CIFAR-10-C: ``fog.npy`` of five severities in a row, and ``labels.npy`` for them.
 
     Single severities go to ``fog-3.npz`` with images and labels, which has no place in that layout
@@ -399,24 +341,20 @@ class _ArrayStore(_Store):
     storage = "npy, raw uint8"
 
     def __init__(
-        self,
-        out: Path,
-        source: ImageSource,
-        *,
-        labels: Tensor | None,
-        shifts: dict[str, tuple[int, ...]],
+        self, out: Path, source: ImageSource, *, shifts: dict[str, tuple[int, ...]]
     ) -> None:
         assert source.preprocessing is not None
         channels, height, width = source.preprocessing.shape
         self._out, self._count, self._shape = out, len(source), (height, width, channels)
         self._whole = {name for name, each in shifts.items() if len(each) == len(SEVERITIES)}
+        labels = _labels(source)
         self._labels = {} if labels is None else {"labels": labels.numpy()}
         self._growing: dict[Path, _GrowingArray] = {}
         if self._labels and self._whole:
             rows = np.tile(self._labels["labels"], len(SEVERITIES))
             write_files({out / "labels.npy": lambda path: _save(path, np.save, rows)})
 
-    def missing(self, name: str, severity: int) -> NDArray[np.int64]:
+    def missing(self, name: str, severity: int) -> _Rows:
         """The indices of the images that were not written."""
         final, start = self._place(name, severity)
         if final.exists():
@@ -424,27 +362,28 @@ class _ArrayStore(_Store):
         if final not in self._growing:
             rows = self._count * (len(SEVERITIES) if name in self._whole else 1)
             self._growing[final] = _GrowingArray(final, (rows, *self._shape))
-        return self._growing[final].missing(start, start + self._count) - start
+        return np.flatnonzero(self._growing[final].flags[start : start + self._count] == 0)
 
-    def write(
-        self, name: str, severity: int, indices: NDArray[np.int64], images: NDArray[np.uint8]
-    ) -> None:
-        """Fill rows; they count as written once they are on the disk."""
+    def write(self, name: str, severity: int, rows: _Rows, images: NDArray[np.uint8]) -> None:
+        """Fill rows N×H×W×C; they count as written once they are on the disk."""
         final, start = self._place(name, severity)
-        self._growing[final].fill(start + indices, images)
+        growing = self._growing[final]
+        for array, values in ((growing.pixels, images), (growing.flags, 1)):
+            array[start + rows] = values
+            array.flush()
 
     def finish(self, name: str, severity: int) -> None:
         """Give the array its name once all its rows are there."""
         final, _ = self._place(name, severity)
         growing = self._growing.get(final)
-        if growing is None or not growing.complete:  # there before, or severities are to come
+        if growing is None or not growing.flags.all():  # there before, or severities are to come
             return
         if final.suffix == ".npz":
             arrays = {"images": growing.pixels, **self._labels}
             write_files({final: lambda path: _save(path, np.savez, **arrays)})
-            growing.remove()
         else:
-            growing.rename()
+            os.replace(growing.part, final)
+        growing.remove()
         del self._growing[final]
 
     def _place(self, name: str, severity: int) -> tuple[Path, int]:
@@ -464,39 +403,17 @@ class _GrowingArray:
     """A .npy file under construction, and beside it one flag for each row that is on the disk."""
 
     def __init__(self, final: Path, shape: tuple[int, ...]) -> None:
-        self._final = final
-        self._part = final.with_name(f".{final.name}.part")
+        self.part = final.with_name(f".{final.name}.part")
         self._rows = final.with_name(f".{final.name}.rows")
-        pixels, flags = _reopened(self._part, shape), _reopened(self._rows, shape[:1])
+        pixels, flags = _reopened(self.part, shape), _reopened(self._rows, shape[:1])
         if pixels is None or flags is None:  # one without the other is worth nothing
             self.remove()
-            pixels, flags = _created(self._part, shape), _created(self._rows, shape[:1])
-        self.pixels, self._flags = pixels, flags
-
-    def missing(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The rows from ``start`` to ``stop`` that are not there yet."""
-        return start + np.flatnonzero(self._flags[start:stop] == 0)
-
-    def fill(self, rows: NDArray[np.int64], values: NDArray[np.uint8]) -> None:
-        """Write rows; their flags follow when they are on the disk."""
-        self.pixels[rows] = values
-        self.pixels.flush()
-        self._flags[rows] = 1
-        self._flags.flush()
-
-    @property
-    def complete(self) -> bool:
-        """Whether all rows are there."""
-        return bool(self._flags.all())
-
-    def rename(self) -> None:
-        """Give the file its final name."""
-        os.replace(self._part, self._final)
-        self._rows.unlink()
+            pixels, flags = _created(self.part, shape), _created(self._rows, shape[:1])
+        self.pixels, self.flags = pixels, flags
 
     def remove(self) -> None:
-        """Remove what was under construction."""
-        self._part.unlink(missing_ok=True)
+        """Remove what is still called as under construction."""
+        self.part.unlink(missing_ok=True)
         self._rows.unlink(missing_ok=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -40,12 +40,12 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 
 __all__ = ["open_items"]
 
-Collate = Callable[[list[Any]], Any]
+_Collate = Callable[[list[Any]], Any]
 _IMAGE_KEYS = ("pixel_values", "image", "img")
 _LABEL_KEYS = ("label", "labels")
 
 
-class MapStyle(Sized, Protocol):
+class _MapStyle(Sized, Protocol):
     """Anything with a length and items by index."""
 
     def __getitem__(self, index: int, /) -> Any: ...
@@ -61,7 +61,7 @@ def open_items(
     progress: bool = True,
 ) -> ImageSource:
     """A source of a Dataset, a DataLoader or an iterable of items or batches."""
-    collate: Collate | None = None
+    collate: _Collate | None = None
     if isinstance(data, DataLoader) and not isinstance(data.dataset, IterableDataset):
         _warn_of_sampler(data)
         # Single items do not need torch's own collate functions; the user's may change them.
@@ -75,8 +75,10 @@ def open_items(
         "cache": cache,
         "progress": progress,
     }
-    if _is_map_style(data):
-        return DatasetSource(data, collate=collate, **options)
+    # Lists are read as streams are: they may hold batches.
+    in_order = isinstance(data, (list, tuple, Mapping, bytes, IterableDataset))
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not in_order:
+        return DatasetSource(cast(_MapStyle, data), collate=collate, **options)
     if isinstance(data, (Mapping, bytes)) or not isinstance(data, Iterable):
         raise AcclimateError(
             "expected a folder, a .npz or .npy file, an array, a tensor, a Dataset (with a "
@@ -92,29 +94,14 @@ def open_items(
     return _read_stream(data, **options)
 
 
-def _is_map_style(data: object) -> TypeGuard[MapStyle]:
-    # Lists are read as streams are: they may hold batches.
-    return (
-        hasattr(data, "__getitem__")
-        and hasattr(data, "__len__")
-        and not isinstance(data, (list, tuple, Mapping, bytes, IterableDataset))
-    )
-
-
 def _warn_of_sampler(loader: DataLoader[Any]) -> None:
     """Warn that a sampler of the user's own has no effect."""
-    own = [
-        type(sampler).__name__
-        for sampler, usual in (
-            (loader.sampler, (SequentialSampler, RandomSampler)),
-            (loader.batch_sampler, (BatchSampler, type(None))),
-        )
-        if type(sampler) not in usual
-    ]
+    usual = (SequentialSampler, RandomSampler, BatchSampler, type(None))
+    own = [s for s in (loader.sampler, loader.batch_sampler) if type(s) not in usual]
     if own:
         warnings.warn(
-            f"the loader's {own[0]} is not used: every image of its data set is read once an "
-            "epoch, in a seeded order, so that a run can be repeated and resumed",
+            f"the loader's {type(own[0]).__name__} is not used: every image of its data set is "
+            "read once an epoch, in a seeded order, so that a run can be repeated and resumed",
             AcclimateWarning,
             stacklevel=5,
         )
@@ -130,10 +117,10 @@ class DatasetSource(ImageSource):
 
     def __init__(
         self,
-        dataset: MapStyle,
+        dataset: _MapStyle,
         *,
         preprocessing: Preprocessing | None = None,
-        collate: Collate | None = None,
+        collate: _Collate | None = None,
         labels: Labels | None = None,
         class_count: int | None = None,
         cache: int | None = None,
@@ -143,13 +130,13 @@ class DatasetSource(ImageSource):
         count = len(dataset)
         if count == 0:
             raise AcclimateError("expected at least one item in the data set, got none")
-        first, _ = self._item(0)
-        self._shape, self._dtype = first.shape, first.dtype
+        self._first: NDArray[Any] | None = None
+        first = self._first = self._item(0)[0]
         fits = count * first.nbytes <= cache_budget(cache)
         self._cached = np.empty((count, *first.shape), first.dtype) if fits else None
         found, contents = [], []
         for index in tqdm(range(count), desc="images", unit="", delay=1, disable=not progress):
-            pixels, label = self._checked_item(index)
+            pixels, label = self._item(index)
             if self._cached is not None:
                 self._cached[index] = pixels
             found.append(label)
@@ -167,7 +154,7 @@ class DatasetSource(ImageSource):
         """The images at these indices, N×C×H×W on the CPU."""
         if self._cached is not None:
             return torch.from_numpy(self._cached[indices.numpy()])
-        return torch.from_numpy(np.stack([self._checked_item(i)[0] for i in indices.tolist()]))
+        return torch.from_numpy(np.stack([self._item(i)[0] for i in indices.tolist()]))
 
     def fingerprint(self) -> str:
         """A digest of the images as they were read at opening."""
@@ -186,17 +173,8 @@ class DatasetSource(ImageSource):
             raise AcclimateError(
                 f"{where} cannot be read: {type(error).__name__}: {error}"
             ) from error
-        return _to_pixels(image, preprocessing=self._wanted, where=where), _label_index(label)
-
-    def _checked_item(self, index: int) -> tuple[NDArray[Any], int]:
-        pixels, label = self._item(index)
-        if (pixels.shape, pixels.dtype) != (self._shape, self._dtype):
-            raise AcclimateError(
-                f"expected images alike, {self._shape} {self._dtype} as the first, got "
-                f"{pixels.shape} {pixels.dtype} for item {index} of the data set; resize them, "
-                "or give uint8 images with preprocessing=..."
-            )
-        return pixels, label
+        pixels = _to_pixels(image, preprocessing=self._wanted, like=self._first, where=where)
+        return pixels, _label_index(label)
 
 
 def _read_stream(
@@ -216,12 +194,8 @@ def _read_stream(
         _singles(stream), desc="images", unit="", delay=1, disable=not progress
     ):
         where = f"image {len(images)} of the stream"
-        pixels = _to_pixels(image, preprocessing=preprocessing, where=where)
-        if images and (pixels.shape, pixels.dtype) != (images[0].shape, images[0].dtype):
-            raise AcclimateError(
-                f"expected images alike, {images[0].shape} {images[0].dtype} as the first, "
-                f"got {pixels.shape} {pixels.dtype} for {where}"
-            )
+        like = images[0] if images else None
+        pixels = _to_pixels(image, preprocessing=preprocessing, like=like, where=where)
         used += pixels.nbytes
         if used > budget:
             raise AcclimateError(
@@ -254,21 +228,18 @@ def _singles(stream: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _split_item(item: object) -> tuple[Any, Any]:
-    """Image (or images) and label (or labels) of an item or a batch; None for no label.
-
-    >>> _split_item({"img": "an image", "label": 3})
-    ('an image', 3)
-    >>> _split_item(("an image", 3, "and more"))
-    ('an image', 3)
-    """
+    """Image (or images) and label (or labels) of an item or a batch; None for no label."""
     if isinstance(item, Mapping):
-        image = next((item[key] for key in _IMAGE_KEYS if key in item), None)
+        image, label = (
+            next((item[key] for key in keys if key in item), None)
+            for keys in (_IMAGE_KEYS, _LABEL_KEYS)
+        )
         if image is None:
             raise AcclimateError(
                 f"expected one of {', '.join(_IMAGE_KEYS)} in each item, "
                 f"got {', '.join(map(str, item)) or 'an empty one'}"
             )
-        return image, next((item[key] for key in _LABEL_KEYS if key in item), None)
+        return image, label
     if isinstance(item, (tuple, list)):
         if not item:
             raise AcclimateError("expected an image or (image, label) as each item, got ()")
@@ -277,11 +248,7 @@ def _split_item(item: object) -> tuple[Any, Any]:
 
 
 def _label_index(label: object) -> int:
-    """A class index, or -1 for anything else (a path, a caption, a soft label).
-
-    >>> _label_index(torch.tensor([7])), _label_index("a/path.png"), _label_index(None)
-    (7, -1, -1)
-    """
+    """A class index, or -1 for anything else (a path, a caption, a soft label)."""
     if isinstance(label, (Tensor, np.ndarray)):
         if to_numpy(label).size != 1:
             return -1
@@ -290,21 +257,31 @@ def _label_index(label: object) -> int:
 
 
 def _to_pixels(
-    image: object, *, preprocessing: Preprocessing | None, where: str
-) -> NDArray[np.uint8] | NDArray[np.float32]:
-    """One image as C×H×W: uint8 in the model's size, or float32 unchanged."""
+    image: object, *, preprocessing: Preprocessing | None, like: NDArray[Any] | None, where: str
+) -> NDArray[Any]:
+    """One image as C×H×W, alike the first: uint8 in the model's size, or float32 unchanged."""
     try:
-        if isinstance(image, Image.Image):
-            return want_preprocessing(preprocessing, "PIL images").fit(to_eight_bit(image))
-        if not isinstance(image, (Tensor, np.ndarray)):
-            raise AcclimateError(
-                f"expected a tensor, an array or a PIL image, got {type(image).__name__}"
-            )
-        array = channels_first(to_numpy(image)[None])[0]
-        if array.dtype == np.uint8:
-            return fit_pixels(array, want_preprocessing(preprocessing, "uint8 images"))
-        if not np.isfinite(array).all():
-            raise AcclimateError("the image has NaN or infinite pixels; remove or repair it")
-        return np.ascontiguousarray(array, dtype=np.float32)
+        pixels = _fitted(image, preprocessing)
     except (AcclimateError, UnreadableImageError) as error:
         raise AcclimateError(f"{where}: {error}") from error
+    if like is not None and (pixels.shape, pixels.dtype) != (like.shape, like.dtype):
+        raise AcclimateError(
+            f"expected images alike, {like.shape} {like.dtype} as the first, got {pixels.shape} "
+            f"{pixels.dtype} for {where}; resize them, or give uint8 images with preprocessing=..."
+        )
+    return pixels
+
+
+def _fitted(image: object, preprocessing: Preprocessing | None) -> NDArray[Any]:
+    if isinstance(image, Image.Image):
+        return want_preprocessing(preprocessing, "PIL images").fit(to_eight_bit(image))
+    if not isinstance(image, (Tensor, np.ndarray)):
+        raise AcclimateError(
+            f"expected a tensor, an array or a PIL image, got {type(image).__name__}"
+        )
+    array = channels_first(to_numpy(image)[None])[0]
+    if array.dtype == np.uint8:
+        return fit_pixels(array, want_preprocessing(preprocessing, "uint8 images"))
+    if not np.isfinite(array).all():
+        raise AcclimateError("the image has NaN or infinite pixels; remove or repair it")
+    return np.ascontiguousarray(array, dtype=np.float32)

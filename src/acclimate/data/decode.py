@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import io
 import zlib
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -24,8 +23,6 @@ __all__ = [
     "channels_first",
     "decode",
     "fit_pixels",
-    "non_finite",
-    "row_chunks",
     "to_eight_bit",
     "to_numpy",
     "want_preprocessing",
@@ -53,7 +50,10 @@ def decode(data: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
             if ready is not None:
                 return ready
             image.load()  # of an animation, the first frame
-            _turn_upright(image)
+            # A broken EXIF block is no reason to lose a sound image. In place, since a copy would
+            # forget the format, which tells the range of its values.
+            with contextlib.suppress(Exception):
+                ImageOps.exif_transpose(image, in_place=True)
             return preprocessing.fit(to_eight_bit(image))
     except UnreadableImageError:
         raise
@@ -66,13 +66,12 @@ def to_eight_bit(image: Image.Image) -> Image.Image:
 
     Transparency is laid on white. What lies under transparent pixels is arbitrary, often black,
     and was never meant to be seen; white is what a page or a viewer shows behind a cut-out.
-
-    >>> to_eight_bit(Image.new("RGBA", (1, 1), (0, 0, 0, 0))).getpixel((0, 0))
-    (255, 255, 255)
     """
     mode = image.mode
     if mode in ("I", "F") or mode.startswith("I;16"):
-        return Image.fromarray(_scaled(np.asarray(image), deep=_is_sixteen_bit(image)))
+        # Pillow widens 16-bit PNG and PGM to 32-bit integers, scaled to the full 16 bits.
+        deep = mode.startswith("I;16") or image.format in ("PNG", "PPM")
+        return Image.fromarray(_scaled(np.asarray(image), deep=deep))
     if mode in _ALPHA_MODES or "transparency" in image.info:
         colours = image.convert("RGBA")
         white = Image.new("RGBA", colours.size, "white")
@@ -90,16 +89,17 @@ def _decode_ready(
     be resized gain nothing, since they would have to go through Pillow anyway. None means that this
     is no such image, or that only Pillow can tell what is wrong with it.
     """
-    height, width = wanted.size
-    if image.format != "JPEG" or image.mode != "RGB" or image.size != (width, height):
+    if image.format != "JPEG" or image.mode != "RGB" or image.size != wanted.size[::-1]:
         return None
     simplejpeg = _simplejpeg()
-    if simplejpeg is None or wanted.channels != 3 or not _is_upright(image):
+    if simplejpeg is None or wanted.channels != 3:
         return None
     try:
+        if image.getexif().get(_ORIENTATION, 1) != 1:
+            return None
         # Both "fast" ways of the library change pixels; without them they are Pillow's.
         pixels = simplejpeg.decode_jpeg(data, "RGB", fastdct=False, fastupsample=False)
-    except ValueError:
+    except Exception:  # of the EXIF block too, which the way by Pillow knows to ignore
         return None
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
@@ -110,26 +110,6 @@ def _simplejpeg() -> Any:
         return importlib.import_module("simplejpeg")
     except ImportError:
         return None
-
-
-def _is_upright(image: Image.Image) -> bool:
-    # What cannot be read is left to the way by Pillow, which knows to ignore it.
-    try:
-        return bool(image.getexif().get(_ORIENTATION, 1) == 1)
-    except Exception:
-        return False
-
-
-def _turn_upright(image: Image.Image) -> None:
-    # A broken EXIF block is no reason to lose a sound image.
-    with contextlib.suppress(Exception):
-        # In place, since a copy would forget the format, which tells the range of its values.
-        ImageOps.exif_transpose(image, in_place=True)
-
-
-def _is_sixteen_bit(image: Image.Image) -> bool:
-    # Pillow widens 16-bit PNG and PGM to 32-bit integers, scaled to the full 16 bits.
-    return image.mode.startswith("I;16") or image.format in ("PNG", "PPM")
 
 
 def _scaled(values: NDArray[Any], *, deep: bool) -> NDArray[np.uint8]:
@@ -164,9 +144,6 @@ def _reason(error: Exception) -> str:
     return f"damaged ({text})"
 
 
-_CHUNK_BYTES = 64 * 2**20
-
-
 def to_numpy(images: Tensor | NDArray[Any]) -> NDArray[Any]:
     """A tensor as an array on the CPU; arrays are returned unchanged."""
     if not isinstance(images, Tensor):
@@ -178,22 +155,32 @@ def to_numpy(images: Tensor | NDArray[Any]) -> NDArray[Any]:
 
 
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:
-    """View images as N×C×H×W, uint8 or float; anything else is refused with what to do.
-
-    >>> channels_first(np.zeros((5, 32, 32, 3), np.uint8)).shape
-    (5, 3, 32, 32)
-    >>> channels_first(np.zeros((5, 28, 28), np.uint8)).shape
-    (5, 1, 28, 28)
-    """
-    shape = "×".join(map(str, images.shape)) or "a scalar"
+    """View images as N×C×H×W, uint8 or float; anything else is refused with what to do."""
+    shape, axes = "×".join(map(str, images.shape)) or "a scalar", images.ndim
     if images.dtype == np.uint8:
-        images = _bytes_channels_first(images, shape)
-    elif images.dtype.kind == "f":
-        _check_float_shape(images, shape)
-    else:
+        if axes == 3 and images.shape[-1] != 3:
+            images = images[:, None]
+        elif axes == 4 and images.shape[1] not in (1, 3) and images.shape[-1] in (1, 3):
+            images = images.transpose(0, 3, 1, 2)
+        elif axes != 4 or images.shape[1] not in (1, 3):
+            hint = "; one image is images[None]" if axes == 3 else ""
+            raise AcclimateError(
+                f"expected uint8 images as N×H×W×3, N×H×W, N×3×H×W or N×1×H×W, got {shape}{hint}"
+            )
+    elif images.dtype.kind != "f":
         raise AcclimateError(
             f"expected images as uint8 (0 to 255) or as float model input, got {images.dtype}; "
             "convert them first, e.g. images.astype('uint8')"
+        )
+    elif axes != 4:
+        raise AcclimateError(
+            f"expected float images as N×C×H×W, got {shape}; "
+            "images[None] makes one image a set, images[:, None] adds the channel to grey ones"
+        )
+    elif images.shape[-1] == 3 and images.shape[1] > 4:
+        raise AcclimateError(
+            f"expected float images as N×C×H×W, got {shape}, which looks like channels last; "
+            "pass images.transpose(0, 3, 1, 2) (a tensor: images.permute(0, 3, 1, 2))"
         )
     if images.size == 0:
         raise AcclimateError(f"expected at least one image with pixels, got {shape}")
@@ -210,28 +197,6 @@ def fit_pixels(image: NDArray[np.uint8], preprocessing: Preprocessing) -> NDArra
     )
 
 
-def non_finite(images: NDArray[Any]) -> list[int]:
-    """The indices of images with NaN or infinite pixels.
-
-    >>> non_finite(np.array([[0.0], [np.nan], [np.inf]]))
-    [1, 2]
-    """
-    if images.dtype.kind != "f":
-        return []
-    bad: list[int] = []
-    for start, rows in row_chunks(images):
-        sound = np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
-        bad.extend((start + np.flatnonzero(~sound)).tolist())
-    return bad
-
-
-def row_chunks(images: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Runs of images, each with the index of its first, small enough to copy."""
-    rows = max(1, _CHUNK_BYTES // max(1, images[:1].nbytes))
-    for start in range(0, len(images), rows):
-        yield start, np.ascontiguousarray(images[start : start + rows])
-
-
 def want_preprocessing(preprocessing: Preprocessing | None, kind: str) -> Preprocessing:
     """The preprocessing, or the error that tells why there has to be one."""
     if preprocessing is None:
@@ -241,29 +206,3 @@ def want_preprocessing(preprocessing: Preprocessing | None, kind: str) -> Prepro
             "tensors that are model input already"
         )
     return preprocessing
-
-
-def _bytes_channels_first(images: NDArray[Any], shape: str) -> NDArray[Any]:
-    if images.ndim == 3 and images.shape[-1] != 3:
-        return images[:, None]
-    if images.ndim == 4 and images.shape[1] in (1, 3):
-        return images
-    if images.ndim == 4 and images.shape[-1] in (1, 3):
-        return images.transpose(0, 3, 1, 2)
-    hint = "; one image is images[None]" if images.ndim == 3 else ""
-    raise AcclimateError(
-        f"expected uint8 images as N×H×W×3, N×H×W, N×3×H×W or N×1×H×W, got {shape}{hint}"
-    )
-
-
-def _check_float_shape(images: NDArray[Any], shape: str) -> None:
-    if images.ndim != 4:
-        raise AcclimateError(
-            f"expected float images as N×C×H×W, got {shape}; "
-            "images[None] makes one image a set, images[:, None] adds the channel to grey ones"
-        )
-    if images.shape[-1] == 3 and images.shape[1] > 4:
-        raise AcclimateError(
-            f"expected float images as N×C×H×W, got {shape}, which looks like channels last; "
-            "pass images.transpose(0, 3, 1, 2) (a tensor: images.permute(0, 3, 1, 2))"
-        )

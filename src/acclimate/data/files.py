@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,12 +25,7 @@ from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = [
-    "EXTENSIONS",
-    "EncodedSource",
-    "FolderSource",
-    "find_images",
-]
+__all__ = ["EXTENSIONS", "EncodedSource", "FolderSource", "find_images", "list_entries"]
 
 _AT_ONCE = 1024
 
@@ -40,18 +36,9 @@ class EncodedSource(ImageSource):
     Opening fetches every image once: what cannot be decoded is left out (``skipped``), the rest
     is hashed, and kept in memory if all of it fits ``cache`` bytes.
 
-    Args:
-        fetch: the bytes of image ``i``. May raise OSError or UnreadableImageError, and is
-            called from several threads.
-        names: one for each image, readable or not.
-        where: the place they lie in, for messages.
-        marks: what of a name counts for the fingerprint; None is all of it.
-        preprocessing: how the model was fed.
-        labels: class indices, one for each name.
-        class_names: as for any source.
-        scoring: as for any source.
-        cache: bytes of images to keep; None is a third of what is available.
-        progress: show a bar on stderr.
+    ``fetch(i)`` gives the bytes of image ``i``; it may raise OSError or UnreadableImageError, and
+    is called from several threads. ``names`` has one for each image, readable or not, of which
+    ``marks`` is what counts for the fingerprint; messages call the place ``where``.
     """
 
     def __init__(
@@ -140,25 +127,19 @@ class EncodedSource(ImageSource):
             return _Checked(content=hashlib.blake2b(data, digest_size=16).digest())
 
         results: list[_Checked] = []
-        workers = min(len(rows), _usable_cores(), 32)
+        # More threads than the cores this process may use only get in each other's way.
+        affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
         with (
-            ThreadPoolExecutor(max(1, workers)) as pool,
+            ThreadPoolExecutor(max(1, min(len(rows), cores, 32))) as pool,
             tqdm(total=len(rows), desc="images", unit="", delay=1, disable=not progress) as bar,
         ):
             # In portions, so that an interrupt does not wait for a million queued files.
             for start in range(0, len(rows), _AT_ONCE):
-                for result in pool.map(check, range(start, min(start + _AT_ONCE, len(rows)))):
+                for result in pool.map(check, range(len(rows))[start : start + _AT_ONCE]):
                     results.append(result)
                     bar.update()
         return results
-
-
-def _usable_cores() -> int:
-    # More threads than the cores this process may use only get in each other's way.
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -184,7 +165,8 @@ class FolderSource(EncodedSource):
     readable or not.
 
     A benchmark knows its files: ``names`` (relative paths, with ``/``) are read instead of what a
-    search would find, in their order, and ``class_names`` and ``scoring`` are as for any source.
+    search would find, in their order. ``class_names`` are as for any source, and ``options``
+    as for :class:`EncodedSource`.
     """
 
     def __init__(
@@ -196,12 +178,12 @@ class FolderSource(EncodedSource):
         classes: ClassList | None = None,
         names: Sequence[str] | None = None,
         class_names: Sequence[str] | None = None,
-        scoring: Scoring | None = None,
-        cache: int | None = None,
-        progress: bool = True,
+        **options: Any,
     ) -> None:
         base = Path(root)
-        found = find_images(base) if names is None else _some(base, names)
+        found = find_images(base) if names is None else list(names)
+        if not found:
+            raise AcclimateError(f"expected at least one image in {base}, got an empty list")
         if labels is None:
             known, folders = labels_of_paths(found, classes)
             class_names = folders if class_names is None else class_names
@@ -216,23 +198,18 @@ class FolderSource(EncodedSource):
             preprocessing=preprocessing,
             labels=known,
             class_names=class_names,
-            scoring=scoring,
-            cache=cache,
-            progress=progress,
+            **options,
         )
 
 
 def find_images(root: Path) -> list[str]:
     """Relative paths (with ``/``) of all image files below ``root``, sorted; hidden ones aside."""
-    if not root.exists():
-        raise AcclimateError(f"expected a folder of images, but there is no {root}")
     if not root.is_dir():
-        raise AcclimateError(f"expected a folder of images, but {root} is a file")
-    files = list(_walk(root))
-    unread = Counter(file.suffix.lower() for file in files if file.suffix.lower() in _UNREAD)
-    images = sorted(
-        file.relative_to(root).as_posix() for file in files if file.suffix.lower() in EXTENSIONS
-    )
+        found = f"{root} is a file" if root.exists() else f"there is no {root}"
+        raise AcclimateError(f"expected a folder of images, but {found}")
+    files = [(file, file.suffix.lower()) for file in _walk(root)]
+    unread = Counter(kind for _, kind in files if kind in _UNREAD)
+    images = sorted(file.relative_to(root).as_posix() for file, kind in files if kind in EXTENSIONS)
     if not images:
         known = ", ".join(sorted(extension[1:] for extension in EXTENSIONS))
         content = f"only {len(files)} other files" if files else "no files at all"
@@ -248,23 +225,23 @@ def find_images(root: Path) -> list[str]:
     return images
 
 
-def _some(root: Path, names: Sequence[str]) -> list[str]:
-    if not names:
-        raise AcclimateError(f"expected at least one image in {root}, got an empty list")
-    return list(names)
-
-
 def _walk(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
     # Linked folders are followed, since data sets are often assembled so, but never in a ring.
     real = folder.resolve()
-    if real in above:
-        return
+    if real not in above:
+        for entry in list_entries(folder):
+            if entry.is_dir():
+                yield from _walk(folder / entry.name, above | {real})
+            else:
+                yield folder / entry.name
+
+
+def list_entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What lies in a folder, hidden things aside."""
     try:
-        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except NotADirectoryError as error:
+        raise AcclimateError(f"expected a folder, but {folder} is a file") from error
     except OSError as error:
         raise AcclimateError(f"cannot list {folder}: {error.strerror}") from error
-    for entry in entries:
-        if entry.is_dir():
-            yield from _walk(entry, above | {real})
-        else:
-            yield entry

@@ -75,28 +75,27 @@ def match_classes(folders: Sequence[str], classes: ClassList | None) -> list[int
     Raises:
         AcclimateError: when some folders name classes and others do not.
     """
-    rules = [*_naming_rules(classes), _by_index(classes)]
+
+    def by_index(name: str) -> int | None:
+        known = name.isascii() and name.isdigit()
+        return int(name) if known and (classes is None or int(name) < len(classes)) else None
+
+    rules = [*_naming_rules(classes), by_index]
     for rule in rules:
         found = _all_by(rule, folders)
         if found is not None:
             return found
-    if classes is None:
-        return None
     mixed = _by_any(rules, folders)
-    if all(index is None for index in mixed):
-        return None
     unmatched = [name for name, index in zip(folders, mixed, strict=True) if index is None]
+    if classes is None or len(unmatched) == len(folders):
+        return None
     if unmatched:
         raise _unmatched_error(unmatched, len(folders), classes)
     return [index for index in mixed if index is not None]
 
 
 def classes_named(names: Sequence[str], classes: ClassList) -> list[int | None]:
-    """The class that each name means, by name or by id, or None.
-
-    >>> classes_named(["Dog", "n02", "3"], ClassList(("cat", "dog"), ids=("n01", "n02")))
-    [1, 1, None]
-    """
+    """The class that each name means, by name or by id, or None."""
     return _by_any(_naming_rules(classes), names)
 
 
@@ -111,19 +110,20 @@ def labels_of_paths(
     >>> labels_of_paths(["cat/1.png", "dog/1.png"], ClassList(("dog", "cat")))
     (tensor([1, 0]), ('cat', 'dog'))
     """
-    outer = [path.split("/")[0] if "/" in path else None for path in paths]
-    inner = [path.split("/")[-2] if "/" in path else None for path in paths]
+    outer, inner = (
+        [path.split("/")[level] if "/" in path else None for path in paths] for level in (0, -2)
+    )
     if not any(outer):
         return None, None
+
     for rule in _naming_rules(classes):
         for level in (outer, inner):
-            folders = sorted({name for name in level if name is not None})
-            found = _all_by(rule, folders)
+            found = _all_by(rule, _named(level))
             if found is not None:
-                return _spread(level, folders, found), tuple(folders)
-    folders = sorted({name for name in outer if name is not None})
+                return _spread(level, found), tuple(_named(level))
+    folders = _named(outer)
     found = match_classes(folders, classes)
-    return None if found is None else _spread(outer, folders, found), tuple(folders)
+    return None if found is None else _spread(outer, found), tuple(folders)
 
 
 def check_labels(labels: Labels, *, count: int, class_count: int | None = None) -> Tensor | None:
@@ -146,13 +146,12 @@ def check_labels(labels: Labels, *, count: int, class_count: int | None = None) 
     whole = given.to(torch.int64)
     if given.dtype == torch.bool or not torch.equal(whole.to(given.dtype), given):
         raise AcclimateError(f"expected whole numbers as labels, got {given.dtype}")
-    wrong = whole < -1
+    wrong, outputs, upper = whole < -1, "", ""
     if class_count is not None:
         wrong |= whole >= class_count
+        outputs, upper = f" of a model with {class_count} classes", f" to {class_count - 1}"
     if wrong.any():
         values = ", ".join(map(str, sorted(set(whole[wrong].tolist()))[:5]))
-        outputs = "" if class_count is None else f" of a model with {class_count} classes"
-        upper = "" if class_count is None else f" to {class_count - 1}"
         raise AcclimateError(
             f"{int(wrong.sum())} labels are no classes{outputs}: expected 0{upper} "
             f"(-1 where unknown), got {values}; is this the model for these labels?"
@@ -160,9 +159,14 @@ def check_labels(labels: Labels, *, count: int, class_count: int | None = None) 
     return whole if bool((whole >= 0).any()) else None
 
 
-def _spread(level: list[str | None], folders: list[str], found: list[int]) -> Tensor:
-    index = dict(zip(folders, found, strict=True))
-    return torch.tensor([-1 if name is None else index[name] for name in level])
+def _named(level: list[str | None]) -> list[str]:
+    return sorted({name for name in level if name is not None})
+
+
+def _spread(level: list[str | None], found: list[int]) -> Tensor:
+    """The label of each image, of those of the folders' names."""
+    index: dict[str | None, int] = dict(zip(_named(level), found, strict=True))
+    return torch.tensor([index.get(name, -1) for name in level])
 
 
 def _all_by(rule: _Rule, folders: Sequence[str]) -> list[int] | None:
@@ -175,39 +179,23 @@ def _by_any(rules: Sequence[_Rule], names: Sequence[str]) -> list[int | None]:
 
 
 def _naming_rules(classes: ClassList | None) -> list[_Rule]:
+    """By name, and by id. A synonym has to mean one class only ("crane" means two)."""
     if classes is None:
         return []
-    names = _names(classes)
-    ids = {name.casefold(): index for index, name in enumerate(classes.ids or ())}
-    return [lambda name: names.get(_plain(name)), lambda name: ids.get(name.casefold())]
-
-
-def _by_index(classes: ClassList | None) -> _Rule:
-    def rule(name: str) -> int | None:
-        if not (name.isascii() and name.isdigit()):
-            return None
-        return int(name) if classes is None or int(name) < len(classes) else None
-
-    return rule
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\s_-]+", " ", name).strip().casefold()
-
-
-def _names(classes: ClassList) -> dict[str, int]:
-    """Every full name and every synonym that means one class only ("crane" means two)."""
     full: dict[str, set[int]] = {}
     synonyms: dict[str, set[int]] = {}
     for index, name in enumerate(classes.names):
         full.setdefault(_plain(name), set()).add(index)
         for synonym in name.split(","):
             synonyms.setdefault(_plain(synonym), set()).add(index)
-    return {
-        name: next(iter(meant))
-        for name, meant in {**synonyms, **full}.items()
-        if len(meant) == 1 and name
-    }
+    meanings = {**synonyms, **full}
+    names = {name: min(meant) for name, meant in meanings.items() if len(meant) == 1 and name}
+    ids = {name.casefold(): index for index, name in enumerate(classes.ids or ())}
+    return [lambda name: names.get(_plain(name)), lambda name: ids.get(name.casefold())]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold()
 
 
 def _unmatched_error(unmatched: list[str], count: int, classes: ClassList) -> AcclimateError:
@@ -238,11 +226,7 @@ def imagenet_classes() -> ClassList:
 
 
 def imagenet_index() -> dict[str, int]:
-    """The class index of each WordNet id, in the order of the indices.
-
-    >>> imagenet_index()["n01443537"]
-    1
-    """
+    """The class index of each WordNet id, in the order of the indices."""
     return {id_: index for index, id_ in enumerate(imagenet_classes().ids or ())}
 
 

@@ -81,7 +81,6 @@ class Resident:
 
 
 Part: TypeAlias = Callable[[Tensor], Tensor]
-_Reads: TypeAlias = "Generator[_Read, None, None]"
 
 
 @dataclass(frozen=True)
@@ -168,75 +167,45 @@ def batches(
     if resident is not None and not len(resident.missing(order)):
         prefetch = 0  # nothing to read: no thread is needed
     there = torch.device(device)
-    places = _places(len(order), batch_size, count, start)
-    reads = _read(source, order, places, part, resident, pin=there.type == "cuda")
-    return _ready(source, order, reads, there, prefetch, part, resident)
+    on_gpu = there.type == "cuda"
+
+    def read() -> Generator[_Read, None, None]:
+        for batch in range(start, count):
+            end = (batch + 1) * batch_size if batch < count - 1 else len(order)
+            place = slice(batch * batch_size, end)
+            wanted = order[place] if part is None else part(order[place])
+            indices = wanted if resident is None else resident.missing(wanted)
+            if len(wanted) and not len(indices):
+                yield _Read(place, indices, None)
+                continue
+            # An empty batch needs a shape too: one image is read for it, and left out.
+            images = source.read(indices if len(indices) else order[place][:1])[: len(indices)]
+            if on_gpu:  # a copy from pinned memory does not wait for the device
+                indices, images = indices.pin_memory(), images.pin_memory()
+            yield _Read(place, indices, images)
+
+    def ready() -> Iterator[Batch]:
+        order_there = order.to(there)  # once: with every batch it would wait for the device
+        ahead = _read_ahead(read(), prefetch) if prefetch else read()
+        with closing(ahead):  # stops the thread when the batches are not all wanted
+            for each in ahead:
+                rows = order_there[each.place]
+                wanted, images = rows if part is None else part(rows), each.images
+                if images is not None:
+                    images = images.to(there, non_blocking=on_gpu)
+                    if resident is not None:
+                        resident.keep(each.indices, images)
+                if images is None or len(images) < len(wanted):
+                    assert resident is not None
+                    images = resident.take(wanted)
+                if source.preprocessing is not None:
+                    images = source.preprocessing.normalize(images)
+                yield Batch(images, order[each.place], rows)
+
+    return ready()
 
 
-def _places(n: int, batch_size: int, count: int, start: int) -> Iterator[slice]:
-    for batch in range(start, count):
-        end = (batch + 1) * batch_size if batch < count - 1 else n
-        yield slice(batch * batch_size, end)
-
-
-def _ready(
-    source: ImageSource,
-    order: Tensor,
-    reads: _Reads,
-    device: torch.device,
-    prefetch: int,
-    part: Part | None,
-    resident: Resident | None,
-) -> Iterator[Batch]:
-    order_there = order.to(device)  # once: with every batch it would wait for the device
-    ahead = _read_ahead(reads, prefetch) if prefetch else reads
-    with closing(ahead):  # stops the thread when the batches are not all wanted
-        for read in ahead:
-            rows = order_there[read.place]
-            images = _there(read, rows if part is None else part(rows), device, resident)
-            if source.preprocessing is not None:
-                images = source.preprocessing.normalize(images)
-            yield Batch(images, order[read.place], rows)
-
-
-def _there(read: _Read, rows: Tensor, device: torch.device, resident: Resident | None) -> Tensor:
-    """The images of a batch on the device: those just read, and those that were there."""
-    if read.images is not None:
-        images = read.images.to(device, non_blocking=device.type == "cuda")
-        if resident is not None:
-            resident.keep(read.indices, images)
-        if len(images) == len(rows):
-            return images
-    assert resident is not None
-    return resident.take(rows)
-
-
-def _read(
-    source: ImageSource,
-    order: Tensor,
-    places: Iterator[slice],
-    part: Part | None,
-    resident: Resident | None,
-    *,
-    pin: bool,
-) -> _Reads:
-    for place in places:
-        whole = order[place]
-        wanted = whole if part is None else part(whole)
-        indices = wanted if resident is None else resident.missing(wanted)
-        if len(indices):
-            images = source.read(indices)
-        elif len(wanted):
-            yield _Read(place, indices, None)
-            continue
-        else:  # An empty batch needs a shape too: one image is read for it, and left out.
-            images = source.read(whole[:1])[:0]
-        if pin:  # a copy from pinned memory does not wait for the device
-            indices, images = indices.pin_memory(), images.pin_memory()
-        yield _Read(place, indices, images)
-
-
-def _read_ahead(items: _Reads, depth: int) -> _Reads:
+def _read_ahead(items: Generator[_Read, None, None], depth: int) -> Generator[_Read, None, None]:
     """The same items, read by a thread that is at most ``depth`` ahead."""
     results: queue.Queue[_Read | BaseException | None] = queue.Queue(maxsize=depth)
     stop = threading.Event()

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["available_memory", "cache_budget", "device_budget"]
+__all__ = ["Kept", "available_memory", "cache_budget", "device_budget"]
 
 _UNKNOWN = 4 * 2**30  # where the system does not say: what a small laptop can spare
 
 
 def cache_budget(cache: int | None) -> int:
-    """The bytes a source may keep: as asked, or a third of what is available now.
-
-    >>> cache_budget(1000)
-    1000
-    """
+    """The bytes a source may keep: as asked, or a third of what is available now."""
     return available_memory() // 3 if cache is None else _checked(cache, "cache")
 
 
@@ -27,9 +27,6 @@ def device_budget(device: torch.device, room: int | None) -> int:
     """The bytes images may take on a device: as asked, or a third of what is free on a GPU now.
 
     Elsewhere none: the memory of the host is where sources keep them already.
-
-    >>> device_budget(torch.device("cpu"), None)
-    0
     """
     if room is not None:
         return _checked(room, "room")
@@ -42,9 +39,50 @@ def _checked(size: int, name: str) -> int:
     return size
 
 
+class Kept:
+    """uint8 images that are made when they are first asked for, and kept while all would fit.
+
+    Args:
+        shape: of all of them, N × channels × height × width.
+        cache: bytes they may take; None is a third of what is available.
+    """
+
+    def __init__(self, shape: tuple[int, ...], *, cache: int | None) -> None:
+        self._size, self._cache = math.prod(shape), None if cache is None else cache_budget(cache)
+        self._known = np.zeros(shape[0], np.bool_)
+        # Memory is taken only as it is filled.
+        self._images = np.empty(shape, np.uint8) if self._fits() else None
+
+    def read(
+        self, indices: NDArray[np.int64], make: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
+    ) -> NDArray[np.uint8]:
+        """The images at these indices; ``make`` makes those that are not kept."""
+        if self._images is None:
+            return make(indices)
+        missing = np.unique(indices[~self._known[indices]])
+        if len(missing):
+            if not self._fits():
+                return make(indices)
+            self._images[missing] = make(missing)
+            self._known[missing] = True  # last: from now on they are not made again
+        return self._images[indices]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether images are kept at all."""
+        return self._images is not None
+
+    def _fits(self) -> bool:
+        """Whether all may be kept; checked again as they fill, since others may take memory too."""
+        if self._cache is not None:
+            return self._size <= self._cache
+        taken = self._size // len(self._known) * int(self._known.sum())
+        return self._size <= cache_budget(None) + taken // 3
+
+
 def available_memory() -> int:
     """Bytes this process could still take, within its container's limit where there is one."""
-    return min([_system_memory(), *_container_memory()])
+    return int(min(_system_memory(), _container_memory()))
 
 
 def _system_memory() -> int:
@@ -61,7 +99,7 @@ def _system_memory() -> int:
         return _UNKNOWN
 
 
-def _container_memory() -> list[int]:
+def _container_memory() -> float:
     root = Path("/sys/fs/cgroup")
     try:
         limit = int((root / "memory.max").read_text())
@@ -69,6 +107,6 @@ def _container_memory() -> list[int]:
         counts = dict(line.split() for line in (root / "memory.stat").read_text().splitlines())
         # Files kept in the page cache count as used, but are given up when memory is wanted.
         used -= int(counts["active_file"]) + int(counts["inactive_file"])
-        return [max(0, limit - max(0, used))]
+        return max(0, limit - max(0, used))
     except (OSError, ValueError, KeyError):  # no such file, or the word "max"
-        return []
+        return math.inf

@@ -65,10 +65,17 @@ def open_images(
     else:
         options = {"labels": labels, "classes": classes, "cache": cache, "progress": progress}
         source = _open(data, preprocessing, **options)
-        _warn_of_skipped(source)
-    if shift is None:
-        return source
-    return ShiftedSource(source, shift, cache=cache, device=device)
+        if source.skipped:
+            first = "; ".join(f"{item.name}: {item.reason}" for item in source.skipped[:3])
+            more = "; …" if len(source.skipped) > 3 else ""
+            total = len(source.skipped) + len(source)
+            warnings.warn(
+                f"{len(source.skipped)} of {total} images cannot be read and are left out "
+                f"({first}{more})",
+                AcclimateWarning,
+                stacklevel=3,
+            )
+    return source if shift is None else ShiftedSource(source, shift, cache=cache, device=device)
 
 
 def _open(data: object, preprocessing: Preprocessing | None, **options: Any) -> ImageSource:
@@ -89,24 +96,11 @@ def _open(data: object, preprocessing: Preprocessing | None, **options: Any) -> 
         options["labels"] = found if options["labels"] is None else options["labels"]
     classes, labels = options.pop("classes"), options.pop("labels")
     class_count = None if classes is None else len(classes)
-    if isinstance(data, (np.ndarray, Tensor)):
-        if labels is not None:
-            count = len(data) if data.ndim else 0
-            labels = check_labels(labels, count=count, class_count=class_count)
-        cache = options["cache"]
-        return ArraySource(data, preprocessing=preprocessing, labels=labels, cache=cache)
-    return open_items(
-        data, preprocessing=preprocessing, labels=labels, class_count=class_count, **options
-    )
-
-
-def _warn_of_skipped(source: ImageSource) -> None:
-    if source.skipped:
-        first = "; ".join(f"{item.name}: {item.reason}" for item in source.skipped[:3])
-        more = "; …" if len(source.skipped) > 3 else ""
-        warnings.warn(
-            f"{len(source.skipped)} of {len(source.skipped) + len(source)} images cannot be read "
-            f"and are left out ({first}{more})",
-            AcclimateWarning,
-            stacklevel=4,
+    if not isinstance(data, (np.ndarray, Tensor)):
+        return open_items(
+            data, preprocessing=preprocessing, labels=labels, class_count=class_count, **options
         )
+    if labels is not None:
+        count = len(data) if data.ndim else 0
+        labels = check_labels(labels, count=count, class_count=class_count)
+    return ArraySource(data, preprocessing=preprocessing, labels=labels, cache=options["cache"])

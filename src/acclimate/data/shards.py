@@ -6,11 +6,11 @@ import itertools
 import json
 import re
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
@@ -35,23 +35,22 @@ _COMPRESSED = {
 
 @dataclass(frozen=True)
 class _Sample:
-    """One sample of a shard.
-
-    Attributes:
-        shard: the tar file.
-        key: the name its files share.
-        offset: where the image's bytes begin in the tar.
-        size: how many there are.
-        label: the class index; -1 where unknown.
-        problem: why there is no image; None where there is one.
-    """
+    """One sample of a shard: where its image begins and how long it is, or why there is none."""
 
     shard: Path
-    key: str
+    key: str  # the name its files share
     offset: int = 0
     size: int = 0
     label: int = -1
     problem: str | None = None
+
+    def fetch(self) -> bytes:
+        """The bytes of the image."""
+        if self.problem is not None:
+            raise UnreadableImageError(self.problem)
+        with self.shard.open("rb") as file:
+            file.seek(self.offset)
+            return file.read(self.size)
 
 
 def expand_shards(pattern: str | Path) -> list[Path]:
@@ -71,7 +70,9 @@ def expand_shards(pattern: str | Path) -> list[Path]:
         return found
     shards: list[Path] = []
     missing: list[str] = []
-    for name in _expand_braces(text):
+    pieces = _BRACES.split(text)
+    choices = [[piece] if place % 2 == 0 else _choices(piece) for place, piece in enumerate(pieces)]
+    for name in map("".join, itertools.product(*choices)):
         matches = sorted(map(Path, glob(name))) if set(name) & set("*?") else [Path(name)]
         shards += matches
         if not matches or not all(path.is_file() for path in matches):
@@ -82,18 +83,8 @@ def expand_shards(pattern: str | Path) -> list[Path]:
     return shards
 
 
-def _expand_braces(text: str) -> Iterator[str]:
-    pieces = _BRACES.split(text)
-    choices = [[piece] if place % 2 == 0 else _choices(piece) for place, piece in enumerate(pieces)]
-    return ("".join(chosen) for chosen in itertools.product(*choices))
-
-
 def _choices(inside: str) -> list[str]:
-    """What stands between braces.
-
-    >>> _choices("08..11"), _choices("a,b")
-    (['08', '09', '10', '11'], ['a', 'b'])
-    """
+    """What stands between braces."""
     ends = re.fullmatch(r"(\d+)\.\.(\d+)", inside)
     if ends is None:
         if ".." in inside:
@@ -108,20 +99,30 @@ def _choices(inside: str) -> list[str]:
 
 
 def _index_shard(path: Path) -> list[_Sample]:
-    """The samples of one tar file, in the order in which they begin in it.
-
-    Raises:
-        AcclimateError: for a file that is no whole, uncompressed tar, for two files of one sample
-            that mean the same, and for a label that is no integer.
-    """
+    """The samples of one tar file, in the order in which they begin in it."""
     samples: dict[str, dict[str, tarfile.TarInfo]] = {}
     try:
         with path.open("rb") as file:
-            _check_plain(path, file.read(8))
+            head = file.read(8)
+            for magic, tool in _COMPRESSED.items():
+                if head.startswith(magic):
+                    raise AcclimateError(
+                        f"{path} is compressed, and images in it cannot be read in any order; "
+                        f"unpack it to a plain .tar first ({tool} {path.name})"
+                    )
             file.seek(0)
             with tarfile.open(fileobj=file, mode="r:") as tar:
                 for member in tar:
-                    _enter(samples, member, path)
+                    folder, slash, name = member.name.rpartition("/")
+                    stem, dot, ending = name.partition(".")
+                    # Hidden files (as macOS adds them) and folders are no part of any sample.
+                    if not member.isreg() or member.issparse() or not stem or not dot:
+                        continue
+                    files = samples.setdefault(folder + slash + stem, {})
+                    if files.setdefault(ending.lower(), member) is not member:
+                        raise AcclimateError(
+                            f"expected each file once in {path}, got {member.name} twice"
+                        )
                 _check_end(path, file, tar.offset)
             end = file.seek(0, 2)
             return [_sample(path, key, files, end) for key, files in samples.items()]
@@ -131,15 +132,6 @@ def _index_shard(path: Path) -> list[_Sample]:
         raise AcclimateError(
             f"expected a whole tar file at {path}, got: {error}; get the shard again"
         ) from error
-
-
-def _check_plain(path: Path, head: bytes) -> None:
-    for magic, tool in _COMPRESSED.items():
-        if head.startswith(magic):
-            raise AcclimateError(
-                f"{path} is compressed, and images in it cannot be read in any order; unpack it "
-                f"to a plain .tar first ({tool} {path.name})"
-            )
 
 
 def _check_end(path: Path, file: BinaryIO, offset: int) -> None:
@@ -156,20 +148,6 @@ def _check_end(path: Path, file: BinaryIO, offset: int) -> None:
             f"{path} continues after its end, as tar files do that were joined with cat; give "
             "its parts one by one"
         )
-
-
-def _enter(
-    samples: dict[str, dict[str, tarfile.TarInfo]], member: tarfile.TarInfo, path: Path
-) -> None:
-    folder, slash, name = member.name.rpartition("/")
-    stem, dot, ending = name.partition(".")
-    # Hidden files (as macOS adds them) and folders are no part of any sample.
-    if not member.isreg() or member.issparse() or not stem or not dot:
-        return
-    files = samples.setdefault(folder + slash + stem, {})
-    if ending.lower() in files:
-        raise AcclimateError(f"expected each file once in {path}, got {member.name} twice")
-    files[ending.lower()] = member
 
 
 def _sample(path: Path, key: str, files: dict[str, tarfile.TarInfo], end: int) -> _Sample:
@@ -223,10 +201,17 @@ class ShardSource(EncodedSource):
         preprocessing: Preprocessing,
         labels: Labels | None = None,
         classes: ClassList | None = None,
-        cache: int | None = None,
         progress: bool = True,
+        **options: Any,
     ) -> None:
-        shards = _distinct([Path(path) for path in paths])
+        shards = [Path(path) for path in paths]
+        if not shards:
+            raise AcclimateError("expected at least one shard, got none")
+        seen: dict[Path, Path] = {}
+        for path in shards:
+            first = seen.setdefault(path.resolve(), path)
+            if first is not path:
+                raise AcclimateError(f"expected each shard once, got {path} again ({first})")
         bar = tqdm(shards, desc="shards", unit="", delay=1, disable=not progress)
         samples = [sample for path in bar for sample in _index_shard(path)]
         if not samples:
@@ -239,45 +224,21 @@ class ShardSource(EncodedSource):
             count = None if classes is None else len(classes)
             known = check_labels(labels, count=len(samples), class_count=count)
 
+        # Shards go by file name, or by path where file names repeat.
+        used = {sample.shard for sample in samples}
+        short = len({shard.name for shard in used}) == len(used)
         super().__init__(
-            lambda row: _fetch(samples[row]),
-            names=_names(samples),
+            lambda row: samples[row].fetch(),
+            names=[
+                f"{sample.shard.name if short else sample.shard.as_posix()}/{sample.key}"
+                for sample in samples
+            ],
             where=f"{len(shards)} shards",
             # The same samples packed into more or fewer files are the same data.
             marks=[sample.key for sample in samples],
             preprocessing=preprocessing,
             labels=known,
             class_names=class_names,
-            cache=cache,
             progress=progress,
+            **options,
         )
-
-
-def _distinct(paths: list[Path]) -> list[Path]:
-    if not paths:
-        raise AcclimateError("expected at least one shard, got none")
-    seen: dict[Path, Path] = {}
-    for path in paths:
-        real = path.resolve()
-        if real in seen:
-            raise AcclimateError(f"expected each shard once, got {path} again ({seen[real]})")
-        seen[real] = path
-    return paths
-
-
-def _names(samples: Sequence[_Sample]) -> list[str]:
-    """Names that tell samples apart: shards by file name, or by path where file names repeat."""
-    shards = {sample.shard for sample in samples}
-    short = len({shard.name for shard in shards}) == len(shards)
-    return [
-        f"{sample.shard.name if short else sample.shard.as_posix()}/{sample.key}"
-        for sample in samples
-    ]
-
-
-def _fetch(sample: _Sample) -> bytes:
-    if sample.problem is not None:
-        raise UnreadableImageError(sample.problem)
-    with sample.shard.open("rb") as file:
-        file.seek(sample.offset)
-        return file.read(sample.size)

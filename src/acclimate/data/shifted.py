@@ -7,13 +7,14 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.base import ImageSource, digest
 from acclimate.data.corruptions import constants, corrupt_indexed, named_in_results
 from acclimate.data.corruptions.corrupt import SMALLEST_SIDE
 from acclimate.data.corruptions.digital import stored_as_jpeg
-from acclimate.data.memory import cache_budget
+from acclimate.data.memory import Kept
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.data.shift import PRESETS, Preset, Shift
 from acclimate.errors import AcclimateError
@@ -25,11 +26,7 @@ JPEG_QUALITY = 85
 
 
 def made_shift(shift: str | Shift) -> Shift:
-    """A corruption that can be made on the fly; refuses one that has no constants.
-
-    >>> print(made_shift("imagenet/fog:3"))
-    imagenet/fog:3
-    """
+    """A corruption that can be made on the fly; refuses one that has no constants."""
     found = Shift.parse(shift) if isinstance(shift, str) else shift
     if found.preset is None or found.severity is None:
         raise AcclimateError(
@@ -94,33 +91,19 @@ class ShiftedSource(ImageSource):
                 "images before they are scaled"
             )
         check_sides(source.preprocessing)
-        super().__init__(
-            names=source.names,
-            labels=source.labels,
-            class_names=source.class_names,
-            preprocessing=source.preprocessing,
-            skipped=source.skipped,
-            scoring=source.scoring,
-        )
+        super().__init__(**source.facts())
         self._source, self.shift, self._device = source, shift, torch.device(device)
-        shape = (len(source), *source.preprocessing.shape)
-        fits = int(np.prod(shape)) <= cache_budget(cache)
-        self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
-        self._known = torch.zeros(len(source), dtype=torch.bool)
+        self._kept = Kept((len(source), *source.preprocessing.shape), cache=cache)
 
     def read(self, indices: Tensor) -> Tensor:
         """The corrupted images of these indices, N×C×H×W uint8 on the CPU."""
-        if self._kept is None:
-            return self._corrupted(indices)
-        missing = indices[~self._known[indices]].unique()
-        if len(missing):
-            self._kept[missing] = self._corrupted(missing)
-            self._known[missing] = True
-        return self._kept[indices]
+        return torch.from_numpy(self._kept.read(indices.numpy(), self._corrupted))
 
-    def _corrupted(self, indices: Tensor) -> Tensor:
+    def _corrupted(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        indices = torch.from_numpy(rows)
         clean = self._source.read(indices).to(self._device)
-        return apply_shift(self.shift, clean, indices).cpu()
+        corrupted: NDArray[np.uint8] = apply_shift(self.shift, clean, indices).cpu().numpy()
+        return corrupted
 
     def fingerprint(self) -> str:
         """A digest of the clean images and of what happens to them."""

@@ -34,8 +34,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.methods.views import lit, moved, random_crops, sides
-from acclimate.models.outputs import Outputs, find_classifier
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.models.outputs import Outputs, classifier_weight, find_classifier
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.selectors import All
@@ -97,27 +97,18 @@ class AdaContrast(Objective):
 
     needs = frozenset({"features"})
 
-    neighbours: int = 10
-    queue: int = 16384
-    temperature: float = 0.07
-    contrast: float = 1.0
-    diversity: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_range(self, "neighbours", low=1)
-        check_range(self, "queue", low=1)
-        check_range(self, "temperature", low=0, open_low=True)
-        check_range(self, "contrast", low=0)
-        check_range(self, "diversity", low=0)
+    neighbours: int = option(10, low=1)
+    queue: int = option(16384, low=1)
+    temperature: float = option(0.07, low=0, open_low=True)
+    contrast: float = option(1.0, low=0)
+    diversity: float = option(1.0, low=0)
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model without a layer whose input would be the features."""
         find_classifier(model)
 
     def prepare(self, learner: LearnerLike) -> Queues:
-        """Empty queues."""
-        weight = find_classifier(learner.model)[1].weight
-        assert isinstance(weight, Tensor)
+        weight = classifier_weight(learner.model)
         width = weight.shape[1]
         return Queues(
             learner.generator,
@@ -169,7 +160,6 @@ class AdaContrast(Objective):
 
     @torch.no_grad()
     def after_step(self, state: Queues, step: Step) -> None:
-        """Queue what the teacher saw."""
         labels, state._labels_now = state._labels_now, None
         if labels is None:  # nothing counted
             return

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from acclimate.errors import unknown_name
 from acclimate.methods.tent import TENT
-from acclimate.parts.base import PARTS, Step, check_range
+from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.objectives import Objective, entropy
 
 __all__ = ["CONJUGATE", "Conjugate", "poly_conjugate", "squared_conjugate"]
@@ -68,17 +68,15 @@ class Conjugate(Objective):
     """The conjugate of the loss the model was trained with: cross-entropy, poly or squared."""
 
     trained_with: str = "cross-entropy"
-    epsilon: float = 8.0
-    temperature: float = 1.0
+    epsilon: float = option(8.0, low=0)
+    temperature: float = option(1.0, low=0, open_low=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.trained_with not in LOSSES:
             raise unknown_name("training loss", self.trained_with, LOSSES)
-        check_range(self, "epsilon", low=0)
-        check_range(self, "temperature", low=0, open_low=True)
 
     def loss(self, state: Any, step: Step) -> Tensor:
-        """The training loss at its conjugate label, of the tempered logits."""
         logits = step.student.logits / self.temperature
         if self.trained_with == "poly":
             return poly_conjugate(logits, epsilon=self.epsilon)

@@ -29,9 +29,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from acclimate.methods.views import Draws, generator_on, jittered
+from acclimate.methods.views import Drawing, Draws, generator_on, jittered
 from acclimate.models.outputs import Outputs
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.predictors import TeacherPredictions
 from acclimate.parts.regularizers import Regularizer
@@ -67,16 +67,10 @@ class AugmentationAveraged(MovingAverage):
     While nothing is learnt it sees the image alone, as the model that is returned does.
     """
 
-    threshold: float = 0.92
-    views_per_image: int = 32
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "threshold", low=0, high=1)
-        check_range(self, "views_per_image", low=1)
+    threshold: float = option(0.92, low=0, high=1)
+    views_per_image: int = option(32, low=1)
 
     def prepare(self, learner: LearnerLike) -> AveragingWeights:
-        """Start at the student."""
         return AveragingWeights(super().prepare(learner).tensors, learner.generator)
 
     def outputs(self, state: AveragingWeights, step: Step, images: Tensor) -> Outputs:
@@ -84,47 +78,30 @@ class AugmentationAveraged(MovingAverage):
         if not step.learning:
             return super().outputs(state, step, images)
         with torch.no_grad():
-            doubtful = self._doubtful(step, images)
-            plain = mixed = None
+            source = step.learner.forward(images, weights=step.learner.source, learning=False)
+            doubtful = source.logits.softmax(dim=1).amax(dim=1) < self.threshold
+            # Only passes that some image needs are made.
+            found = torch.empty_like(source.logits)
             if not bool(doubtful.all()):
-                plain = super().outputs(state, step, images).logits.log_softmax(dim=1)
+                found = super().outputs(state, step, images).logits.log_softmax(dim=1)
             if bool(doubtful.any()):
-                mixed = self._averaged(state, step, images)
-        if plain is None or mixed is None:
-            only = mixed if plain is None else plain
-            assert only is not None
-            return Outputs(only)
-        return Outputs(torch.where(doubtful[:, None], mixed, plain))
-
-    def _doubtful(self, step: Step, images: Tensor) -> Tensor:
-        source = step.learner.forward(images, weights=step.learner.source, learning=False)
-        return source.logits.softmax(dim=1).amax(dim=1) < self.threshold
-
-    def _averaged(self, state: AveragingWeights, step: Step, images: Tensor) -> Tensor:
-        seen = []
-        for _ in range(self.views_per_image):
-            view = jittered(images, state.generator)
-            seen.append(super().outputs(state, step, view).logits)
-        return averaged(seen)
+                seen = []
+                for _ in range(self.views_per_image):
+                    view = jittered(images, state.generator)
+                    seen.append(super().outputs(state, step, view).logits)
+                found = torch.where(doubtful[:, None], averaged(seen), found)
+        return Outputs(found)
 
 
 @PARTS["regularizer"].register("stochastic-restore")
 @dataclass(frozen=True, kw_only=True)
-class StochasticRestore(Regularizer):
+class StochasticRestore(Drawing, Regularizer):
     """After each step, every weight goes back to the source with a small probability."""
 
-    probability: float = 0.01
-
-    def __post_init__(self) -> None:
-        check_range(self, "probability", low=0, high=1)
-
-    def prepare(self, learner: LearnerLike) -> Draws:
-        """Draw from the run's own generator."""
-        return Draws(learner.generator)
+    probability: float = option(0.01, low=0, high=1)
 
     @torch.no_grad()
     def after_step(self, state: Draws, step: Step) -> None:
-        """Put the drawn weights back."""
         learning = step.learner.learning
         device = next(iter(learning.values())).device
         draw = generator_on(device, seeded_by=state.generator)

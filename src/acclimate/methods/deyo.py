@@ -24,19 +24,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.methods.sar import EarlyAffine
-from acclimate.methods.views import Draws, sides
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.methods.tent import TENT
+from acclimate.methods.views import Drawing, Draws, sides
+from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.filters import EntropyMargin
-from acclimate.parts.objectives import CrossEntropy, entropy
-from acclimate.parts.optimizers import SGD
-from acclimate.recipe import Recipe
+from acclimate.parts.objectives import entropy
 
 __all__ = ["DEYO", "ShapeBound", "shuffled_patches"]
 
@@ -67,29 +66,18 @@ def shuffled_patches(images: Tensor, patches: int, *, generator: torch.Generator
 
 @PARTS["filter"].register("shape-bound")
 @dataclass(frozen=True, kw_only=True)
-class ShapeBound(EntropyMargin):
+class ShapeBound(Drawing, EntropyMargin):
     """Reliable images whose label loses probability when their patches are shuffled.
 
     ``margin`` and ``weight_margin`` are shares of log C, ``min_difference`` is a probability.
     """
 
     margin: float = 0.5
-    weight_margin: float = 0.4
-    min_difference: float = 0.2
-    patches: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "weight_margin", low=0)
-        check_range(self, "min_difference", low=-1, high=1)
-        check_range(self, "patches", low=1)
-
-    def prepare(self, learner: LearnerLike) -> Draws:
-        """Draw from the run's own generator."""
-        return Draws(learner.generator)
+    weight_margin: float = option(0.4, low=0)
+    min_difference: float = option(0.2, low=-1, high=1)
+    patches: int = option(4, low=1)
 
     def views(self, state: Draws, images: Tensor) -> Sequence[Tensor]:
-        """The images, and what is left of them without their shapes."""
         return [images, shuffled_patches(images, self.patches, generator=state.generator)]
 
     def weights(self, state: Draws, step: Step) -> Tensor:
@@ -115,12 +103,10 @@ class ShapeBound(EntropyMargin):
         return (probability - again.softmax(dim=1)).gather(1, labels).squeeze(1)
 
 
-DEYO = Recipe(
+DEYO = replace(
+    TENT,
     name="deyo",
     summary="DeYO: entropy of images whose label hangs on shapes (Lee et al. 2024)",
-    objective=CrossEntropy(stop_gradient=False),
     selector=EarlyAffine(),
     filter=ShapeBound(),
-    optimizer=SGD(lr=0.00025),
-    batch_size=64,
 )

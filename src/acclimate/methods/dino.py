@@ -20,8 +20,8 @@ from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops
 from acclimate.models.checkpoints import checkpoints
-from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.models.outputs import Outputs, classifier_weight
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.selectors import All
@@ -58,7 +58,6 @@ class DinoHead(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """Projections, each in [-1, 1]."""
         return F.linear(F.normalize(self.mlp(x), dim=1), F.normalize(self.prototypes, dim=1))
 
 
@@ -112,29 +111,18 @@ class Dino(Objective):
 
     needs = frozenset({"features"})
 
-    student_temperature: float = 0.1
-    teacher_temperature: float = 0.04
-    centre_momentum: float = 0.9
-    local_crops: int = 6
-    local_size: int | None = None
-    hidden: int = 2048
-    bottleneck: int = 256
-    prototypes: int = 4096
+    student_temperature: float = option(0.1, low=0, open_low=True)
+    teacher_temperature: float = option(0.04, low=0, open_low=True)
+    centre_momentum: float = option(0.9, low=0, high=1)
+    local_crops: int = option(6, low=0)
+    local_size: int | None = option(None, low=1)
+    hidden: int = option(2048, low=1)
+    bottleneck: int = option(256, low=1)
+    prototypes: int = option(4096, low=1)
     head: str | None = None
 
-    def __post_init__(self) -> None:
-        check_range(self, "student_temperature", low=0, open_low=True)
-        check_range(self, "teacher_temperature", low=0, open_low=True)
-        check_range(self, "centre_momentum", low=0, high=1)
-        check_range(self, "local_crops", low=0)
-        for size in ("local_size", "hidden", "bottleneck", "prototypes"):
-            check_range(self, size, low=1)
-
     def prepare(self, learner: LearnerLike) -> DinoState:
-        """Build the head on the classifier's input features."""
-        classifier = find_classifier(learner.model)[1]
-        assert isinstance(classifier.weight, Tensor)
-        width = classifier.weight.shape[1]
+        width = classifier_weight(learner.model).shape[1]
         if self.head is None:
             head = DinoHead(
                 width, hidden=self.hidden, bottleneck=self.bottleneck, out=self.prototypes
@@ -149,19 +137,15 @@ class Dino(Objective):
         )
 
     def parameters(self, state: DinoState) -> Mapping[str, nn.Parameter]:
-        """The head learns too."""
         return dict(state.head.named_parameters())
 
     def project(
         self, state: DinoState, features: Tensor, weights: Mapping[str, Tensor] | None
     ) -> Tensor:
-        """The head's projections: the student's, or with the teacher's weights."""
-        own = weights or {}
-        projections: Tensor = functional_call(state.head, dict(own), (features,))
+        projections: Tensor = functional_call(state.head, dict(weights or {}), (features,))
         return projections
 
     def views(self, state: DinoState, images: Tensor) -> Sequence[Tensor]:
-        """Two large crops and some small ones."""
         draw, size = state.generator, self.local_size
         large = [random_crops(images, (0.4, 1.0), generator=draw) for _ in range(GLOBAL_CROPS)]
         small = [
@@ -171,25 +155,23 @@ class Dino(Objective):
         return large + small
 
     def loss(self, state: DinoState, step: Step) -> Tensor:
-        """Cross-entropy between every teacher crop and every other student crop, per image."""
         return distillation(
-            [_projections(step.student_of(view).projections) for view in step.views],
-            [_projections(step.teacher_of(v).projections) for v in step.views[:GLOBAL_CROPS]],
+            [_projections(step.student_of(view)) for view in step.views],
+            [_projections(step.teacher_of(view)) for view in step.views[:GLOBAL_CROPS]],
             state.centre,
             student_temperature=self.student_temperature,
             teacher_temperature=self.teacher_temperature,
         )
 
     def after_step(self, state: DinoState, step: Step) -> None:
-        """Move the centre towards the teacher's mean projection."""
-        seen = [_projections(step.teacher_of(v).projections) for v in step.views[:GLOBAL_CROPS]]
+        seen = [_projections(step.teacher_of(view)) for view in step.views[:GLOBAL_CROPS]]
         mean = torch.cat(seen).detach().mean(dim=0)
         state.centre = state.centre.lerp(mean, 1 - self.centre_momentum)
 
 
-def _projections(values: Tensor | None) -> Tensor:
-    assert values is not None
-    return values
+def _projections(outputs: Outputs) -> Tensor:
+    assert outputs.projections is not None
+    return outputs.projections
 
 
 def _trained_head(name: str, features: int) -> DinoHead:

@@ -35,7 +35,7 @@ from acclimate.errors import AcclimateError
 from acclimate.methods.eta import ETA
 from acclimate.models import preprocessing_of
 from acclimate.models.device import floating_dtype
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.regularizers import Regularizer
 
 __all__ = ["EATA", "FisherAnchor"]
@@ -76,17 +76,12 @@ class FisherAnchor(Regularizer):
     ``per_image`` squares the gradient of each image, not that of a batch's mean.
     """
 
-    weight: float = 2000.0
-    samples: int = 2000
+    weight: float = option(2000.0, low=0)
+    samples: int = option(2000, low=1)
     images: str | None = None
     per_image: bool = False
 
-    def __post_init__(self) -> None:
-        check_range(self, "weight", low=0)
-        check_range(self, "samples", low=1)
-
     def prepare(self, learner: LearnerLike) -> Importance:
-        """Nothing is known of any parameter."""
         if parallel.active():
             raise AcclimateError(
                 "the Fisher anchor squares the gradients of whole batches and is one number for "

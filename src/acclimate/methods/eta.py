@@ -20,18 +20,16 @@ batch are needed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from acclimate.methods.tent import TENT
 from acclimate.parts.filters import ReliableDiverse
-from acclimate.parts.objectives import CrossEntropy
-from acclimate.parts.optimizers import SGD
-from acclimate.recipe import Recipe
 
 __all__ = ["ETA"]
 
-ETA = Recipe(
+ETA = replace(
+    TENT,
     name="eta",
     summary="ETA: entropy of the reliable and not redundant images (Niu et al. 2022)",
-    objective=CrossEntropy(stop_gradient=False),
     filter=ReliableDiverse(),
-    optimizer=SGD(lr=0.00025),
-    batch_size=64,
 )

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, cdist
 
-from acclimate.parts.base import PARTS, Step, check_range
+from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.normalization import Source
 from acclimate.parts.predictors import Predictor
 from acclimate.recipe import Recipe
@@ -76,15 +76,10 @@ class Lame(Predictor):
     needs = frozenset({"features"})
     exports: ClassVar[bool] = False
 
-    neighbours: int = 5
-    iterations: int = 100
-
-    def __post_init__(self) -> None:
-        check_range(self, "neighbours", low=1)
-        check_range(self, "iterations", low=1)
+    neighbours: int = option(5, low=1)
+    iterations: int = option(100, low=1)
 
     def predict(self, state: None, step: Step) -> Tensor:
-        """Log-probabilities after the iterations."""
         outputs = step.student
         assert outputs.features is not None
         neighbours = nearest(outputs.features.detach(), k=self.neighbours)

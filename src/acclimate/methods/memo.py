@@ -27,8 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acclimate.methods.views import Draws, random_crops
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.methods.views import Drawing, Draws, per_image, random_crops, warped
+from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.normalization import Mixture
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
@@ -81,8 +81,8 @@ def mixed(images: Tensor, generator: torch.Generator) -> Tensor:
             maps = maps @ _map(which, amount, aspect=images.shape[2] / images.shape[3])
             contrast = contrast * (1 + amount * (which == _OPERATIONS.index("contrast")))
         operated = _operated(images, maps[:, :2], contrast)
-        mixture += _per_image(weights[:, chain], images) * operated
-    return torch.lerp(images, mixture, _per_image(share, images))
+        mixture += per_image(weights[:, chain], images) * operated
+    return torch.lerp(images, mixture, per_image(share, images))
 
 
 def _map(which: Tensor, amount: Tensor, *, aspect: float) -> Tensor:
@@ -103,14 +103,9 @@ def _map(which: Tensor, amount: Tensor, *, aspect: float) -> Tensor:
 
 
 def _operated(images: Tensor, maps: Tensor, contrast: Tensor) -> Tensor:
-    grid = F.affine_grid(maps.to(images), list(images.shape), align_corners=False)
-    moved = F.grid_sample(images, grid, align_corners=False, padding_mode="reflection")
+    moved = warped(images, maps, beyond="reflection")
     mean = moved.mean(dim=(1, 2, 3), keepdim=True)
-    return mean + (moved - mean) * _per_image(contrast, images)
-
-
-def _per_image(values: Tensor, like: Tensor) -> Tensor:
-    return values.to(like)[:, None, None, None]
+    return mean + (moved - mean) * per_image(contrast, images)
 
 
 @PARTS["normalization"].register("single-image")
@@ -125,22 +120,14 @@ class SingleImage(Mixture):
 
 @PARTS["objective"].register("marginal-entropy")
 @dataclass(frozen=True, kw_only=True)
-class MarginalEntropy(Objective):
+class MarginalEntropy(Drawing, Objective):
     """Entropy of an image's mean prediction over ``augmentations`` copies.
 
     Crops have an area of ``smallest_crop`` and more of the image.
     """
 
-    augmentations: int = 64
-    smallest_crop: float = 0.08
-
-    def __post_init__(self) -> None:
-        check_range(self, "augmentations", low=1)
-        check_range(self, "smallest_crop", low=0, high=1, open_low=True)
-
-    def prepare(self, learner: LearnerLike) -> Draws:
-        """Draw from the run's own generator."""
-        return Draws(learner.generator)
+    augmentations: int = option(64, low=1)
+    smallest_crop: float = option(0.08, low=0, high=1, open_low=True)
 
     def views(self, state: Draws, images: Tensor) -> Sequence[Tensor]:
         """All copies in one batch, those of an image one after the other."""
@@ -149,7 +136,6 @@ class MarginalEntropy(Objective):
         return [mixed(cropped, state.generator)]
 
     def loss(self, state: Draws, step: Step) -> Tensor:
-        """The marginal entropy, per image."""
         logits = step.student_of(step.views[0]).logits
         return marginal_entropy(logits.unflatten(0, (-1, self.augmentations)))
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acclimate.parts.base import LearnerLike, Step, check_range
+from acclimate.parts.base import LearnerLike, Step, option
 from acclimate.parts.filters import Filter
 from acclimate.parts.objectives import entropy
 
@@ -64,10 +64,7 @@ class Memory(Filter, ABC):
     are not finite are not offered: one of them would spoil every step until it is let go.
     """
 
-    capacity: int = 64
-
-    def __post_init__(self) -> None:
-        check_range(self, "capacity", low=1)
+    capacity: int = option(64, low=1)
 
     @abstractmethod
     def admit(self, state: MemoryState, kept: list[Kept], new: Kept, *, classes: int) -> None:

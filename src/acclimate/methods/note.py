@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from acclimate.methods.memory import Kept, Memory, MemoryState, most_frequent
-from acclimate.parts.base import PARTS, LearnerLike, check_range
+from acclimate.parts.base import PARTS, LearnerLike, option
 from acclimate.parts.normalization import Running
 from acclimate.parts.objectives import CrossEntropy
 from acclimate.parts.optimizers import Adam
@@ -98,14 +98,9 @@ class InstanceAware(Running):
     exports = False
 
     momentum: float = 0.01
-    strength: float = 4.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "strength", low=0)
+    strength: float = option(4.0, low=0)
 
     def prepare(self, learner: LearnerLike) -> InstanceAwareControl:
-        """Start the estimate at the source."""
         running = super().prepare(learner)
         return InstanceAwareControl(running.layers, running.running, _strength=self.strength)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from acclimate.parts.normalization import Mixture, Source
 from acclimate.parts.objectives import CrossEntropy, GeneralizedCrossEntropy
 from acclimate.parts.teachers import Epoch
@@ -39,14 +41,13 @@ HARD = Recipe(
     teacher=Epoch(),
     epochs=5,
 )
-SOFT = Recipe(
+SOFT = replace(
+    HARD,
     name="soft",
     # At equal temperatures the gradient vanishes while teacher and student are one, so this
     # gives what `bn` gives, as in the paper (60.1 against 60.2 mCE); lower the teacher's.
     summary="soft pseudo-labels, teacher refreshed every epoch",
     objective=CrossEntropy(),
-    teacher=Epoch(),
-    epochs=5,
 )
 RPL = Recipe(
     name="rpl",
@@ -54,10 +55,9 @@ RPL = Recipe(
     objective=GeneralizedCrossEntropy(q=0.8),
     epochs=5,
 )
-RPL_EPOCH = Recipe(
+RPL_EPOCH = replace(
+    RPL,
     name="rpl-epoch",
     summary="robust pseudo-labels, RPL^ep: teacher refreshed every epoch",
-    objective=GeneralizedCrossEntropy(q=0.8),
     teacher=Epoch(),
-    epochs=5,
 )

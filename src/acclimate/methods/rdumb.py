@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from acclimate.methods.eta import ETA
-from acclimate.parts.base import PARTS, Step, check_range
+from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.regularizers import Regularizer, reset_to_source
 
 __all__ = ["RDUMB", "PeriodicReset"]
@@ -27,13 +27,9 @@ __all__ = ["RDUMB", "PeriodicReset"]
 class PeriodicReset(Regularizer):
     """Back to the source after ``every`` steps."""
 
-    every: int = 1000
-
-    def __post_init__(self) -> None:
-        check_range(self, "every", low=1)
+    every: int = option(1000, low=1)
 
     def after_step(self, state: Any, step: Step) -> None:
-        """Forget, when it is time."""
         if step.learner.steps % self.every == 0:
             reset_to_source(step.learner)
 

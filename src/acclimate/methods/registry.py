@@ -9,7 +9,7 @@ from typing import Any
 
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.recipe import Recipe
-from acclimate.registry import Registry, current_folder_importable, find_object
+from acclimate.registry import Registry, call_found, find_object
 
 __all__ = ["RECIPES", "get_recipe", "list_recipes", "register_recipe"]
 
@@ -46,14 +46,7 @@ def get_recipe(recipe: str | Recipe, options: Mapping[str, Any] | None = None) -
 def _find(name: str) -> Recipe:
     if name.startswith("py:"):
         found = find_object(name.removeprefix("py:"))
-        try:
-            with current_folder_importable():
-                made = found() if callable(found) else found
-        except AcclimateError:
-            raise
-        except Exception as error:
-            failed = f"{type(error).__name__}: {error}"
-            raise AcclimateError(f"{name}, called without arguments, failed: {failed}") from error
+        made = call_found(found, name) if callable(found) else found
         if not isinstance(made, Recipe):
             raise AcclimateError(
                 f"expected a Recipe, or a function that returns one, at {name}; "

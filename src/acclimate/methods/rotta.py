@@ -31,9 +31,9 @@ import torch
 from torch import Tensor
 
 from acclimate.methods.memory import Kept, Memory, MemoryState, most_frequent
-from acclimate.methods.views import Draws, jittered
+from acclimate.methods.views import Drawing, Draws, jittered
 from acclimate.models.outputs import Outputs
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.normalization import Running
 from acclimate.parts.objectives import Objective, tempered_cross_entropy
 from acclimate.parts.optimizers import Adam
@@ -52,13 +52,8 @@ class CategoryBalancedMemory(Memory):
     ``timeliness`` and ``uncertainty`` weigh age and entropy when an image has to go.
     """
 
-    timeliness: float = 1.0
-    uncertainty: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "timeliness", low=0)
-        check_range(self, "uncertainty", low=0)
+    timeliness: float = option(1.0, low=0)
+    uncertainty: float = option(1.0, low=0)
 
     def admit(self, state: MemoryState, kept: list[Kept], new: Kept, *, classes: int) -> None:
         """In place of the worst of its class, or of the largest classes while its own has room."""
@@ -85,15 +80,10 @@ class CategoryBalancedMemory(Memory):
 
 @PARTS["objective"].register("augmented-student")
 @dataclass(frozen=True, kw_only=True)
-class AugmentedStudent(Objective):
+class AugmentedStudent(Drawing, Objective):
     """Cross-entropy of the student, on a strongly augmented view, with the teacher's soft label."""
 
-    def prepare(self, learner: LearnerLike) -> Draws:
-        """Draw from the run's own generator."""
-        return Draws(learner.generator)
-
     def views(self, state: Draws, images: Tensor) -> Sequence[Tensor]:
-        """What the student sees."""
         return [jittered(images, state.generator) if len(images) else images]
 
     def loss(self, state: Draws, step: Step) -> Tensor:
@@ -115,7 +105,6 @@ class RobustMovingAverage(MovingAverage):
     """A moving average whose own running statistics move when it labels, not when it predicts."""
 
     def prepare(self, learner: LearnerLike) -> RobustWeights:
-        """Start at the student."""
         return RobustWeights(super().prepare(learner).tensors, dict(learner.statistics.running))
 
     def outputs(self, state: RobustWeights, step: Step, images: Tensor) -> Outputs:
@@ -131,7 +120,6 @@ class RobustMovingAverage(MovingAverage):
             control.running = students
 
     def take_over(self, state: RobustWeights, learner: LearnerLike) -> None:
-        """Write the teacher's weights and statistics into the model."""
         super().take_over(state, learner)
         learner.statistics.running.update(state.statistics)
         learner.parts["normalization"].export(learner.statistics, learner)

@@ -26,29 +26,24 @@ What differs:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from acclimate.methods.tent import TENT
 from acclimate.models.layers import norm_kind
-from acclimate.parts.base import PARTS, Closure, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, Closure, LearnerLike, Step, option
 from acclimate.parts.filters import EntropyMargin
-from acclimate.parts.objectives import CrossEntropy
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.regularizers import Regularizer, reset_to_source
 from acclimate.parts.selectors import NormAffine
-from acclimate.recipe import Recipe
 
 __all__ = ["SAR", "EarlyAffine", "Recovery", "SharpnessAware", "norm_stages"]
 
 MOST = 0.8
 """A module with this share of the normalisation layers is what the stages are the children of."""
-
-
-def _norms(module: nn.Module) -> list[nn.Module]:
-    return [each for each in module.modules() if norm_kind(each)]
 
 
 def norm_stages(model: nn.Module) -> list[list[nn.Module]]:
@@ -62,7 +57,7 @@ def norm_stages(model: nn.Module) -> list[list[nn.Module]]:
     >>> [len(stage) for stage in norm_stages(model)]
     [2, 2, 2, 2, 3]
     """
-    groups = [_norms(child) for child in model.children()]
+    groups = [[m for m in child.modules() if norm_kind(m)] for child in model.children()]
     total = sum(map(len, groups))
     stages: list[list[nn.Module]] = []
     for child, norms in zip(model.children(), groups, strict=True):
@@ -90,10 +85,7 @@ def _without_singles(stages: list[list[nn.Module]]) -> list[list[nn.Module]]:
 class EarlyAffine(NormAffine):
     """Scale and shift of the normalisation layers, but those of the last stages."""
 
-    frozen: float = 0.25
-
-    def __post_init__(self) -> None:
-        check_range(self, "frozen", low=0, high=1, open_high=True)
+    frozen: float = option(0.25, low=0, high=1, open_high=True)
 
     def names(self, model: nn.Module) -> list[str]:
         """γ and β of all but the last ``frozen`` share of the stages."""
@@ -109,14 +101,9 @@ class EarlyAffine(NormAffine):
 class SharpnessAware(SGD):
     """SGD with the gradient taken where the loss is highest nearby (Foret et al. 2021)."""
 
-    rho: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "rho", low=0)
+    rho: float = option(0.05, low=0)
 
     def update(self, state: Any, learner: LearnerLike, closure: Closure) -> Tensor:
-        """Two gradients, one move."""
         state.zero_grad(set_to_none=True)
         closure()
         climbing = [p for p in learner.learning.values() if p.grad is not None]
@@ -147,19 +134,13 @@ class LossAverage:
 class Recovery(Regularizer):
     """Back to the source when the moving average of the loss falls below ``floor`` · log C."""
 
-    floor: float = 0.2 / math.log(1000)
-    momentum: float = 0.9
-
-    def __post_init__(self) -> None:
-        check_range(self, "floor", low=0)
-        check_range(self, "momentum", low=0, high=1)
+    floor: float = option(0.2 / math.log(1000), low=0)
+    momentum: float = option(0.9, low=0, high=1)
 
     def prepare(self, learner: LearnerLike) -> LossAverage:
-        """No loss yet."""
         return LossAverage()
 
     def after_step(self, state: LossAverage, step: Step) -> None:
-        """Follow the loss, and forget when it is too low to be true."""
         if step.loss is None:
             return
         loss, old = float(step.loss), state.value
@@ -169,13 +150,12 @@ class Recovery(Regularizer):
             state.value = math.nan
 
 
-SAR = Recipe(
+SAR = replace(
+    TENT,
     name="sar",
     summary="SAR: entropy of reliable images, sharpness-aware, with recovery (Niu et al. 2023)",
-    objective=CrossEntropy(stop_gradient=False),
     selector=EarlyAffine(),
     filter=EntropyMargin(margin=0.4),
     regularizer=Recovery(),
     optimizer=SharpnessAware(lr=0.00025),
-    batch_size=64,
 )

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from acclimate.methods.views import Draws, moved
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.methods.views import Drawing, Draws, moved
+from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.predictors import TeacherPredictions
@@ -74,27 +74,17 @@ def confident(teacher: Tensor, confidence: float) -> Tensor:
 
 @PARTS["objective"].register("self-ensembling")
 @dataclass(frozen=True, kw_only=True)
-class Ensembling(Objective):
+class Ensembling(Drawing, Objective):
     """Squared difference from a confident teacher on another view, and even use of classes."""
 
-    confidence: float = 0.968
-    weight: float = 3.0
-    balance: float = 0.005
-    pixels: float = 2.0
-    affine: float = 0.0
+    confidence: float = option(0.968, low=0, high=1, open_high=True)
+    weight: float = option(3.0, low=0)
+    balance: float = option(0.005, low=0)
+    pixels: float = option(2.0, low=0)
+    affine: float = option(0.0, low=0)
     flip: bool = False
 
-    def __post_init__(self) -> None:
-        check_range(self, "confidence", low=0, high=1, open_high=True)
-        for name in ("weight", "balance", "pixels", "affine"):
-            check_range(self, name, low=0)
-
-    def prepare(self, learner: LearnerLike) -> Draws:
-        """Draw from the run's own generator."""
-        return Draws(learner.generator)
-
     def views(self, state: Draws, images: Tensor) -> Sequence[Tensor]:
-        """One view for the student, another for its teacher."""
         if not (self.pixels or self.affine or self.flip):
             return [images, images]
         return [
@@ -103,7 +93,6 @@ class Ensembling(Objective):
         ]
 
     def weights(self, state: Draws, step: Step) -> Tensor:
-        """Only images count about which the teacher is confident."""
         return confident(self._teacher(step), self.confidence)
 
     def loss(self, state: Draws, step: Step) -> Tensor:

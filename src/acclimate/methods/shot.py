@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate import parallel
-from acclimate.parts.base import PARTS, Step, check_range
+from acclimate.parts.base import PARTS, Step, option
 from acclimate.parts.objectives import Objective, entropy
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.selectors import Backbone
@@ -55,10 +55,7 @@ def negative_diversity(logits: Tensor) -> Tensor:
 class InformationMaximization(Objective):
     """Confident predictions, and ``diversity`` times as much that they be different ones."""
 
-    diversity: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_range(self, "diversity", low=0)
+    diversity: float = option(1.0, low=0)
 
     def loss(self, state: Any, step: Step) -> Tensor:
         """Entropy of each prediction minus that of the mean prediction."""

@@ -45,7 +45,7 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.sar import EarlyAffine
 from acclimate.models.device import floating_dtype
 from acclimate.parts.adapters import insert_input_adapter, remove_input_adapter
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
 from acclimate.parts.regularizers import Regularizer
@@ -77,15 +77,14 @@ class LikelihoodRatio(Objective):
     """The negative log-likelihood ratio of the label, soft or hard, against all other classes."""
 
     labels: str = "soft"
-    weight: float = 0.025
+    weight: float = option(0.025, low=0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.labels not in LABELS:
             raise unknown_name("kind of labels", self.labels, LABELS)
-        check_range(self, "weight", low=0)
 
     def loss(self, state: Any, step: Step) -> Tensor:
-        """δ L_conf, per image."""
         logits = step.student.logits
         odds = log_odds(logits)
         if self.labels == "hard":
@@ -107,26 +106,20 @@ class ClassShares:
 class Diversity(Regularizer):
     """KL divergence of a running estimate of the predicted classes from all being equally often."""
 
-    weight: float = 1.0
-    momentum: float = 0.9
-
-    def __post_init__(self) -> None:
-        check_range(self, "weight", low=0)
-        check_range(self, "momentum", low=0, high=1, open_high=True)
+    weight: float = option(1.0, low=0)
+    momentum: float = option(0.9, low=0, high=1, open_high=True)
 
     def prepare(self, learner: LearnerLike) -> ClassShares:
         """Nothing predicted yet."""
         return ClassShares()
 
     def loss(self, state: ClassShares, step: Step) -> Tensor:
-        """The divergence, with gradients through the batch's share of the estimate."""
         estimate = self._estimate(state, step)
         shares = estimate.clamp_min(torch.finfo(estimate.dtype).tiny)  # log 0 has no slope
         divergence: Tensor = math.log(len(shares)) - torch.special.entr(shares).sum()
         return self.weight * divergence
 
     def after_step(self, state: ClassShares, step: Step) -> None:
-        """Keep the estimate."""
         state.probability = self._estimate(state, step).detach()
 
     def _estimate(self, state: ClassShares, step: Step) -> Tensor:
@@ -167,7 +160,6 @@ class InputTransformation(nn.Module):
                 layer.weight.data.copy_((2 * draws - 1) * bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The image the network is shown."""
         mixed: Tensor = self.mixing * x + (1 - self.mixing) * self.restored(x)
         return self.scale * mixed + self.shift
 
@@ -188,16 +180,10 @@ class InputModule(EarlyAffine):
     """
 
     changes_architecture = True
-    width: int = 16
-    channels: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "width", low=1)
-        check_range(self, "channels", low=1)
+    width: int = option(16, low=1)
+    channels: int | None = option(None, low=1)
 
     def check(self, model: nn.Module) -> None:
-        """Refuse a model whose number of channels is unknown."""
         self._channels(model)
 
     def names(self, model: nn.Module) -> list[str]:
@@ -211,7 +197,6 @@ class InputModule(EarlyAffine):
         return chosen + [name for name, p in model.named_parameters() if id(p) in own]
 
     def extend(self, model: nn.Module, generator: torch.Generator) -> None:
-        """Put a module in front that changes nothing yet."""
         insert_input_adapter(model, self._fresh(model, generator))
 
     def prepare(self, learner: LearnerLike) -> InputState:
@@ -221,18 +206,15 @@ class InputModule(EarlyAffine):
         return InputState(cast("InputTransformation", module).requires_grad_(True))
 
     def parameters(self, state: InputState) -> Mapping[str, nn.Parameter]:
-        """All of the module learns."""
         return dict(state.module.named_parameters())
 
     def transform(
         self, state: InputState, images: Tensor, weights: Mapping[str, Tensor] | None
     ) -> Tensor:
-        """What the module makes of the images, with its own weights or with others."""
         shown: Tensor = functional_call(state.module, dict(weights or {}), (images,))
         return shown
 
     def export(self, state: InputState, learner: LearnerLike) -> None:
-        """Put the module in front of the plain model."""
         insert_input_adapter(learner.model, state.module)
 
     def _fresh(self, model: nn.Module, generator: torch.Generator) -> InputTransformation:

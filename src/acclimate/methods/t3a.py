@@ -23,11 +23,11 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from acclimate.errors import AcclimateError
-from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.models.outputs import classifier_weight, find_classifier
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.normalization import Source
 from acclimate.parts.objectives import entropy
 from acclimate.parts.predictors import Predictor
@@ -75,23 +75,18 @@ class TemplateAdjustment(Predictor):
     needs = frozenset({"features"})
     gathers: ClassVar[bool] = True
 
-    supports: int | None = 20
-
-    def __post_init__(self) -> None:
-        check_range(self, "supports", low=1)
+    supports: int | None = option(20, low=1)
 
     @torch.no_grad()
     def prepare(self, learner: LearnerLike) -> Supports:
-        """The classifier's own rows."""
-        weight, bias = _layer(learner.model)
-        rows = weight.detach().flatten(1)
+        rows = classifier_weight(learner.model).detach().flatten(1)
+        bias: Tensor | None = find_classifier(learner.model)[1].bias  # type: ignore[assignment]
         logits = F.linear(rows, rows, None if bias is None else bias.detach())
         classes = torch.arange(len(rows), device=rows.device)
         return Supports(F.normalize(rows, dim=1), classes, entropy(logits))
 
     @torch.no_grad()
     def predict(self, state: Supports, step: Step) -> Tensor:
-        """How far each image's features point along each centroid."""
         outputs = step.student
         features, logits = outputs.features, outputs.logits
         assert features is not None
@@ -117,20 +112,11 @@ class TemplateAdjustment(Predictor):
 
     def export(self, state: Supports, learner: LearnerLike) -> None:
         """Write the centroids into the classifier."""
-        name = find_classifier(learner.model)[0]
+        name, classifier = find_classifier(learner.model)
         prefix = f"{name}." if name else ""
         learner.overwrite(f"{prefix}weight", state.centroids())
-        bias = _layer(learner.model)[1]
-        if bias is not None:
-            learner.overwrite(f"{prefix}bias", torch.zeros_like(bias))
-
-
-def _layer(model: nn.Module) -> tuple[Tensor, Tensor | None]:
-    classifier = find_classifier(model)[1]
-    weight, bias = classifier.weight, classifier.bias
-    assert isinstance(weight, Tensor)
-    assert bias is None or isinstance(bias, Tensor)
-    return weight, bias
+        if isinstance(classifier.bias, Tensor):
+            learner.overwrite(f"{prefix}bias", torch.zeros_like(classifier.bias))
 
 
 T3A = Recipe(

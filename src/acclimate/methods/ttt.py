@@ -36,8 +36,8 @@ from torch.func import functional_call
 from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops, sides
-from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import PARTS, LearnerLike, Step, check_range
+from acclimate.models.outputs import classifier_weight
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.normalization import Source
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
@@ -87,13 +87,9 @@ class Rotation(Objective):
     needs = frozenset({"features"})
 
     head: str | None = None
-    copies: int = 32
-    smallest_crop: float = 0.7
+    copies: int = option(32, low=1)
+    smallest_crop: float = option(0.7, low=0, high=1, open_low=True)
     learn_head: bool = False
-
-    def __post_init__(self) -> None:
-        check_range(self, "copies", low=1)
-        check_range(self, "smallest_crop", low=0, high=1, open_low=True)
 
     def check(self, model: nn.Module) -> None:
         """Refuse to start without the head, or with another model's."""
@@ -106,20 +102,17 @@ class Rotation(Objective):
         _trained_head(self.head, model)
 
     def prepare(self, learner: LearnerLike) -> RotationState:
-        """Read the head."""
         assert self.head is not None
         like = next(learner.model.parameters())
         head = _trained_head(self.head, learner.model).to(like).requires_grad_(self.learn_head)
         return RotationState(head, learner.generator)
 
     def parameters(self, state: RotationState) -> Mapping[str, nn.Parameter]:
-        """The head, where it learns."""
         return dict(state.head.named_parameters()) if self.learn_head else {}
 
     def project(
         self, state: RotationState, features: Tensor, weights: Mapping[str, Tensor] | None
     ) -> Tensor:
-        """What the head says about each number of quarters."""
         projections: Tensor = functional_call(state.head, dict(weights or {}), (features,))
         return projections
 
@@ -133,7 +126,6 @@ class Rotation(Objective):
         return [turned(cropped, state._quarters)]
 
     def loss(self, state: RotationState, step: Step) -> Tensor:
-        """Cross-entropy of the head's predictions, per image."""
         predicted = step.student_of(step.views[0]).projections
         assert predicted is not None
         apart = F.cross_entropy(predicted, state._quarters, reduction="none")
@@ -141,9 +133,7 @@ class Rotation(Objective):
 
 
 def _trained_head(path: str, model: nn.Module) -> nn.Linear:
-    classifier = find_classifier(model)[1]
-    assert isinstance(classifier.weight, Tensor)
-    head = nn.Linear(classifier.weight.shape[1], QUARTERS)
+    head = nn.Linear(classifier_weight(model).shape[1], QUARTERS)
     tensors, _ = read_tensors(Path(path))
     try:
         head.load_state_dict(tensors)

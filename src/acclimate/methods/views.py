@@ -14,8 +14,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
+from acclimate.parts.base import LearnerLike, Part
 
-__all__ = ["Draws", "generator_on", "jittered", "lit", "moved", "random_crops", "sides"]
+__all__ = [
+    "Drawing",
+    "Draws",
+    "generator_on",
+    "jittered",
+    "lit",
+    "moved",
+    "per_image",
+    "random_crops",
+    "sides",
+    "warped",
+]
 
 
 def sides(images: Tensor) -> tuple[int, int]:
@@ -60,15 +72,22 @@ def random_crops(
     zero = torch.zeros_like(flip)
     rows = torch.stack([wide * flip, zero, x, zero, high, y], dim=1).view(n, 2, 3)
     shape = [n, channels, size or height, size or width]
-    grid = F.affine_grid(rows.to(images), shape, align_corners=False)
-    return F.grid_sample(images, grid, align_corners=False, padding_mode="reflection")
+    return warped(images, rows, shape, beyond="reflection")
 
 
 @dataclass
 class Draws:
-    """The state of a part that remembers nothing but what it draws from."""
+    """What a part draws from, where it remembers nothing else."""
 
     generator: torch.Generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing(Part):
+    """A part that draws from the run's own generator, and remembers nothing."""
+
+    def prepare(self, learner: LearnerLike) -> Draws:
+        return Draws(learner.generator)
 
 
 def generator_on(device: torch.device, *, seeded_by: torch.Generator) -> torch.Generator:
@@ -102,7 +121,7 @@ def jittered(images: Tensor, generator: torch.Generator) -> Tensor:
     aspect = height / width
     across, down = (2 * _uniform(n, generator, 1 / 16) for _ in range(2))
     rows = [cosine * mirror, -sine * aspect, across, sine * mirror / aspect, cosine, down]
-    seen = _warped(images, torch.stack(rows, dim=1).view(n, 2, 3))
+    seen = warped(images, torch.stack(rows, dim=1).view(n, 2, 3))
     return lit(seen, generator, contrast=0.3, brightness=0.8, noise=0.02)
 
 
@@ -126,8 +145,8 @@ def lit(
     factor, added = (_uniform(n, generator, radius) for radius in (contrast, brightness))
     mean = images.mean(dim=(1, 2, 3), keepdim=True)
     spread = images.std(dim=(1, 2, 3), keepdim=True, correction=0)
-    seen = mean + (images - mean) * (1 + _per_image(factor, images))
-    seen = seen + spread * _per_image(added, images)
+    seen = mean + (images - mean) * (1 + per_image(factor, images))
+    seen = seen + spread * per_image(added, images)
     if noise:
         draw = generator_on(images.device, seeded_by=generator)
         grain = torch.randn(images.shape, generator=draw, device=images.device)
@@ -159,7 +178,7 @@ def moved(
     if flip:
         mirrored = torch.rand(n, generator=generator, device=device) < 0.5
         maps[:, 0] *= torch.where(mirrored, -1.0, 1.0)[:, None]
-    return _warped(images, maps)
+    return warped(images, maps)
 
 
 def _uniform(n: int, generator: torch.Generator, radius: float) -> Tensor:
@@ -167,10 +186,14 @@ def _uniform(n: int, generator: torch.Generator, radius: float) -> Tensor:
     return radius * (2 * torch.rand(n, generator=generator, device=generator.device) - 1)
 
 
-def _per_image(values: Tensor, like: Tensor) -> Tensor:
+def per_image(values: Tensor, like: Tensor) -> Tensor:
+    """One number for each image, to multiply it with."""
     return values.to(like)[:, None, None, None]
 
 
-def _warped(images: Tensor, maps: Tensor) -> Tensor:
-    grid = F.affine_grid(maps.to(images), list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+def warped(
+    images: Tensor, maps: Tensor, shape: list[int] | None = None, *, beyond: str = "border"
+) -> Tensor:
+    """Images seen through affine maps (N × 2 × 3), and what lies ``beyond`` their edges."""
+    grid = F.affine_grid(maps.to(images), shape or list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode=beyond, align_corners=False)

@@ -8,10 +8,9 @@ from acclimate._lazy import imported_when_used
 
 if TYPE_CHECKING:
     from acclimate.data.labels import Scoring
-    from acclimate.metrics.bootstrap import bootstrap_interval
     from acclimate.metrics.calibration import Calibration, ReliabilityBin, ece
     from acclimate.metrics.error import ErrorCounts, top_k_error
-    from acclimate.metrics.figure import Figure
+    from acclimate.metrics.figure import Figure, bootstrap_interval
     from acclimate.metrics.predictions import (
         Confusions,
         Control,
@@ -36,58 +35,27 @@ if TYPE_CHECKING:
         published_domains,
     )
     from acclimate.metrics.rank import RankCorrelations, rank_correlations, spearman
-    from acclimate.metrics.relative_error import (
-        MeanCorruptionError,
-        MeanDomainError,
-        RelativeError,
-        mce,
-        mde,
-        mean_error,
-    )
+    from acclimate.metrics.relative_error import RelativeError, mce, mde, mean_error
     from acclimate.metrics.scores import Scores, Tally
     from acclimate.metrics.table import ErrorTable
 
 # The mean over shifts is taken by tables of results, which wait for no torch.
-_HOME = {
-    "ALEXNET_CORRUPTIONS": "published",
-    "ALEXNET_DOMAINS": "published",
-    "CORRUPTIONS": "published",
-    "Calibration": "calibration",
-    "Confusions": "predictions",
-    "Control": "predictions",
-    "DEV_CORRUPTIONS": "published",
-    "DOMAINS": "published",
-    "ErrorCounts": "error",
-    "ErrorTable": "table",
-    "Figure": "figure",
-    "FilteredError": "predictions",
-    "MeanCorruptionError": "relative_error",
-    "MeanDomainError": "relative_error",
-    "MostPredicted": "predictions",
-    "PublishedRow": "published",
-    "RankCorrelations": "rank",
-    "RelativeError": "relative_error",
-    "ReliabilityBin": "calibration",
-    "Scores": "scores",
-    "Scoring": "error",
-    "Tally": "scores",
-    "UnmappableShare": "predictions",
-    "bootstrap_interval": "bootstrap",
-    "confusion_matrix": "predictions",
-    "confusions": "predictions",
-    "ece": "calibration",
-    "filtered_error": "predictions",
-    "imagenet_control": "predictions",
-    "mce": "relative_error",
-    "mde": "relative_error",
-    "mean_error": "relative_error",
-    "most_predicted": "predictions",
-    "published_corruptions": "published",
-    "published_domains": "published",
-    "rank_correlations": "rank",
-    "spearman": "rank",
-    "top_k_error": "error",
-    "unmappable_share": "predictions",
+_NAMES = {
+    "calibration": "Calibration ReliabilityBin ece",
+    "error": "ErrorCounts Scoring top_k_error",
+    "figure": "Figure bootstrap_interval",
+    "predictions": (
+        "Confusions Control FilteredError MostPredicted UnmappableShare confusion_matrix "
+        "confusions filtered_error imagenet_control most_predicted unmappable_share"
+    ),
+    "published": (
+        "ALEXNET_CORRUPTIONS ALEXNET_DOMAINS CORRUPTIONS DEV_CORRUPTIONS DOMAINS "
+        "PublishedRow published_corruptions published_domains"
+    ),
+    "rank": "RankCorrelations rank_correlations spearman",
+    "relative_error": "RelativeError mce mde mean_error",
+    "scores": "Scores Tally",
+    "table": "ErrorTable",
 }
 
 __all__ = [
@@ -103,8 +71,6 @@ __all__ = [
     "ErrorTable",
     "Figure",
     "FilteredError",
-    "MeanCorruptionError",
-    "MeanDomainError",
     "MostPredicted",
     "PublishedRow",
     "RankCorrelations",
@@ -132,4 +98,6 @@ __all__ = [
     "unmappable_share",
 ]
 
-__getattr__, __dir__ = imported_when_used(__name__, _HOME)
+__getattr__, __dir__ = imported_when_used(
+    __name__, {name: module for module, names in _NAMES.items() for name in names.split()}
+)

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
-from acclimate.metrics.bootstrap import check_draws, percentile_interval
-from acclimate.metrics.error import check_shapes, known_labels, refuse
-from acclimate.metrics.figure import Figure
+from acclimate.metrics.figure import Figure, figure_of
+from acclimate.metrics.sums import Sums, check_shapes, known_labels, refuse, zero
 
 __all__ = ["Calibration", "ReliabilityBin", "ece"]
 
@@ -46,12 +45,8 @@ class ReliabilityBin:
     accuracy: float | None
 
 
-def _zero() -> Tensor:
-    return torch.zeros((), dtype=torch.int64)
-
-
 @dataclass(kw_only=True)
-class Calibration:
+class Calibration(Sums):
     """Sums by bin of confidence, batch by batch; those of disjoint images add up.
 
     Sums stay on the device of the logits, and nothing waits for the host before :meth:`ece`.
@@ -64,13 +59,13 @@ class Calibration:
     [(0.0, 0.5, 0, None), (0.5, 1.0, 2, 0.5)]
     """
 
+    unsummed = ("bins",)
     bins: int = 15
-    images: int = 0
-    count: Tensor = field(default_factory=_zero)
-    right: Tensor = field(default_factory=_zero)
-    confidence: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
-    outside: Tensor = field(default_factory=_zero)
-    nan: Tensor = field(default_factory=_zero)
+    count: Tensor = field(default_factory=zero)
+    right: Tensor = field(default_factory=zero)
+    confidence: Tensor = field(default_factory=lambda: zero(torch.float64))
+    outside: Tensor = field(default_factory=zero)
+    nan: Tensor = field(default_factory=zero)
 
     def __post_init__(self) -> None:
         if self.bins < 1:
@@ -93,22 +88,18 @@ class Calibration:
         index = index.clamp_max(self.bins)
         zeros = torch.zeros(self.bins + 1, dtype=torch.float64, device=logits.device)
         whole = zeros.long()
-        self._add(
-            len(logits),
-            count=whole.index_add(0, index, usable.long()),
-            right=whole.index_add(0, index, (usable & (answer == labels)).long()),
-            confidence=zeros.index_add(0, index, torch.where(usable, confidence, 0).double()),
-            outside=outside,
-            nan=confidence.isnan().sum(),
+        self.move(logits.device)
+        self.merge(
+            Calibration(
+                bins=self.bins,
+                images=len(logits),
+                count=whole.index_add(0, index, usable.long()),
+                right=whole.index_add(0, index, (usable & (answer == labels)).long()),
+                confidence=zeros.index_add(0, index, torch.where(usable, confidence, 0).double()),
+                outside=outside,
+                nan=confidence.isnan().sum(),
+            )
         )
-
-    def _add(self, images: int, **sums: Tensor) -> None:
-        self.images += images
-        for name, value in sums.items():
-            mine: Tensor = getattr(self, name)
-            if mine.device != value.device:
-                mine = mine.to(value.device)
-            setattr(self, name, mine + value)
 
     def merge(self, other: Calibration) -> None:
         """Add the sums of other images (another process, another part of the set)."""
@@ -116,49 +107,33 @@ class Calibration:
             raise AcclimateError(
                 f"expected sums over {self.bins} bins, got {other.bins}; bin both the same way"
             )
-        names = ("count", "right", "confidence", "outside", "nan")
-        device = self.count.device
-        self._add(other.images, **{name: getattr(other, name).to(device) for name in names})
-
-    def __add__(self, other: Calibration) -> Calibration:
-        total = Calibration(bins=self.bins)
-        total._add(0, count=torch.zeros_like(self.count))
-        total.merge(self)
-        total.merge(other)
-        return total
+        super().merge(other)
 
     def reliability(self) -> list[ReliabilityBin]:
         """Confidence and accuracy by bin, the least confident first; None where a bin is empty.
 
         After the ``bins`` bins comes one from 1 to 1 if any confidence was exactly that.
         """
-        self._refuse()
         edges = np.linspace(0, 1, self.bins + 1).tolist()
-        curve = []
-        for i, (n, right, confidence) in enumerate(self._sums()):
-            if i < self.bins or n:
-                curve.append(
-                    ReliabilityBin(
-                        low=edges[i],
-                        high=edges[min(i + 1, self.bins)],
-                        count=int(n),
-                        confidence=confidence / n if n else None,
-                        accuracy=right / n if n else None,
-                    )
-                )
-        return curve
+        return [
+            ReliabilityBin(
+                low=edges[i],
+                high=edges[min(i + 1, self.bins)],
+                count=int(n),
+                confidence=confidence / n if n else None,
+                accuracy=right / n if n else None,
+            )
+            for i, (n, right, confidence) in enumerate(self._rows())
+            if i < self.bins or n
+        ]
 
-    def _sums(self) -> list[tuple[float, float, float]]:
+    def _rows(self) -> list[list[float]]:
+        """Count, right and confidence of each bin."""
+        labelled = self.count.sum()
+        refuse(images=self.images, labelled=labelled, outside=self.outside, nan=self.nan)
         table = torch.stack([self.count.double(), self.right.double(), self.confidence], dim=1)
-        return [(n, right, confidence) for n, right, confidence in table.tolist()]
-
-    def _refuse(self) -> None:
-        refuse(
-            images=self.images,
-            labelled=int(self.count.sum()),
-            outside=int(self.outside),
-            nan=int(self.nan),
-        )
+        rows: list[list[float]] = table.tolist()
+        return rows
 
     def ece(self, *, interval: float | None = None, draws: int = 1000, seed: int = 0) -> Figure:
         """The expected calibration error in [0, 1], with a bootstrap interval if a level is given.
@@ -167,17 +142,21 @@ class Calibration:
         confidence within a bin is held. Noise only ever adds to a mean of gaps, so with few images
         (or a model calibrated to within the noise) the interval lies high.
         """
-        self._refuse()
-        sums = np.array([row for row in self._sums() if row[0]])
-        count, right, confidence = sums.T
+        count, right, confidence = np.array([row for row in self._rows() if row[0]]).T
         total = int(count.sum())
-        value = float(np.abs(right - confidence).sum() / total)
-        if interval is None:
-            return Figure(value=value, images=total, unit="")
-        check_draws(level=interval, draws=draws)
-        rng = np.random.default_rng(seed)
-        drawn = rng.multinomial(total, count / total, size=draws)
-        drawn_right = rng.binomial(drawn, right / count)
-        gaps = np.abs(drawn_right - drawn * (confidence / count)).sum(axis=1) / total
-        low, high = percentile_interval(gaps, level=interval)
-        return Figure(value=value, images=total, low=low, high=high, level=interval, unit="")
+
+        def samples(rng: np.random.Generator) -> np.ndarray:
+            drawn = rng.multinomial(total, count / total, size=draws)
+            drawn_right = rng.binomial(drawn, right / count)
+            gaps = np.abs(drawn_right - drawn * (confidence / count)).sum(axis=1) / total
+            return np.asarray(gaps)
+
+        return figure_of(
+            float(np.abs(right - confidence).sum() / total),
+            images=total,
+            samples=samples,
+            interval=interval,
+            draws=draws,
+            seed=seed,
+            unit="",
+        )

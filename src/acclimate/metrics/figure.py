@@ -1,10 +1,23 @@
-"""A number with what it takes to read it: how many images, and how certain."""
+"""A number with what it takes to read it: how many images, and how certain.
+
+Intervals are percentile bootstraps: how far a figure moves when the images are drawn anew.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Figure"]
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from acclimate.errors import AcclimateError
+
+__all__ = ["Figure", "binomial_errors", "bootstrap_interval", "figure_of"]
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,3 +60,84 @@ class Figure:
             return f"{number} ({count})"
         interval = f"{self.low:.{digits}f} to {self.high:.{digits}f}"
         return f"{number} ({count}, {100 * self.level:g} % CI {interval})"
+
+
+def figure_of(
+    value: float,
+    *,
+    images: int | None,
+    samples: Callable[[np.random.Generator], Array],
+    interval: float | None,
+    draws: int,
+    seed: int,
+    unit: str = "%",
+) -> Figure:
+    """A number and, if a level is given, the interval of its ``draws`` samples."""
+    if interval is None:
+        return Figure(value=value, images=images, unit=unit)
+    _check_draws(level=interval, draws=draws)
+    low, high = _middle(samples(np.random.default_rng(seed)), level=interval)
+    return Figure(value=value, images=images, low=low, high=high, level=interval, unit=unit)
+
+
+def binomial_errors(
+    wrong: int, total: int, *, draws: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Errors in percent of ``draws`` resamples of ``total`` images, ``wrong`` of them wrong.
+
+    Drawing n images with replacement, of which a share p is wrong, makes a binomial number of
+    wrong ones: the bootstrap itself, without the images.
+    """
+    return 100 * rng.binomial(total, wrong / total, size=draws) / total
+
+
+def bootstrap_interval(
+    values: Tensor | ArrayLike,
+    statistic: Callable[[Array], float] | None = None,
+    *,
+    level: float = 0.95,
+    draws: int = 1000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Percentile bootstrap of ``statistic`` (the mean unless told) over the rows of ``values``.
+
+    A row is what is drawn, so that what belongs together stays together: with a row per image and
+    a column per corruption, an image is drawn with all its corruptions.
+
+    >>> low, high = bootstrap_interval([0, 0, 1, 1] * 100)
+    >>> low < 0.5 < high
+    True
+    >>> bootstrap_interval([3.0, 3.0, 3.0])
+    (3.0, 3.0)
+    """
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        # NumPy has no bfloat16.
+        values = values.double() if values.is_floating_point() else values
+    rows = np.asarray(values)
+    if rows.ndim == 0 or len(rows) == 0:
+        raise AcclimateError("expected at least one value to draw from, got none")
+    if rows.dtype.kind not in "biuf":
+        raise AcclimateError(f"expected numbers to draw from, got values of type {rows.dtype}")
+    if rows.dtype.kind == "f" and np.isnan(rows).any():
+        raise AcclimateError("expected numbers to draw from, got NaN; leave those rows out")
+    _check_draws(level=level, draws=draws)
+    rng = np.random.default_rng(seed)
+    measure = statistic or np.mean
+    samples = [float(measure(rows[rng.integers(len(rows), size=len(rows))])) for _ in range(draws)]
+    return _middle(np.array(samples), level=level)
+
+
+def _middle(samples: Array, *, level: float) -> tuple[float, float]:
+    # Rounded, or 1 - 0.9 would ask for the percentile 4.999999999999999.
+    tail = round(50 * (1 - level), 9)
+    low, high = np.percentile(samples, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def _check_draws(*, level: float, draws: int) -> None:
+    if not 0 < level < 1:
+        hint = f"; did you mean {level / 100:g}?" if 1 < level < 100 else ""
+        raise AcclimateError(f"expected a confidence level between 0 and 1, got {level!r}{hint}")
+    if draws < 1:
+        raise AcclimateError(f"expected draws >= 1, got {draws!r}")

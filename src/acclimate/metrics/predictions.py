@@ -125,7 +125,7 @@ def unmappable_share(predictions: Tensor, label_of: Tensor) -> UnmappableShare:
     >>> unmappable_share(torch.tensor([0, 1, 1, 2]), torch.tensor([0, -1, 1]))
     UnmappableShare(percent=50.0, images=4)
     """
-    answers = answers_of(predictions, label_of)
+    answers = _answers(predictions, label_of)
     return UnmappableShare(100 * float((answers < 0).double().mean()), images=len(answers))
 
 
@@ -136,8 +136,7 @@ def filtered_error(predictions: Tensor, labels: Tensor, label_of: Tensor) -> Fil
     >>> filtered_error(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 0, 0, 1]), label_of)
     FilteredError(error=33.33..., rejected=25.0, kept=3, images=4)
     """
-    answers = answers_of(predictions, label_of)
-    labels = check_pairs(answers, labels)
+    answers, labels = _answers(predictions, label_of), _check_pairs(predictions, labels)
     known = labels >= 0
     return _error(answers[known] != labels[known], keep=answers[known] >= 0)
 
@@ -152,8 +151,8 @@ def imagenet_control(predictions: Tensor, labels: Tensor, label_of: Tensor) -> C
     >>> control.plain_error, round(control.mapped_labels.error, 1), control.mapped_both.error
     (75.0, 33.3, 0.0)
     """
-    answers = answers_of(predictions, label_of)
-    truth = answers_of(check_pairs(answers, labels), label_of, what="labels")
+    answers = _answers(predictions, label_of)
+    truth = _answers(_check_pairs(predictions, labels), label_of, what="labels")
     wrong = answers != truth  # images the map knows neither side of are in none of the errors
     plain = predictions.cpu() != labels.cpu()
     return Control(
@@ -174,23 +173,22 @@ def most_predicted(
     >>> top.classes[0].name, top.classes[0].count, top.images
     ('comic book', 2, 3)
     """
-    if k < 1:
-        raise AcclimateError(f"expected k >= 1, got {k}")
+    _check_k(k)
     outputs = torch.arange(len(names)) if label_of is None else label_of.cpu()
     if len(outputs) != len(names):
         raise AcclimateError(
             f"expected a name for each of the {len(outputs)} outputs, got {len(names)} names"
         )
-    answers_of(predictions, outputs)
-    counts = torch.bincount(predictions.cpu().long(), minlength=len(names))
-    order = counts.sort(descending=True, stable=True).indices[:k].tolist()
+    _answers(predictions, outputs)
+    counts = torch.bincount(predictions.cpu().long(), minlength=len(names)).tolist()
+    order = sorted(range(len(names)), key=lambda output: -counts[output])[:k]
     return MostPredicted(
         classes=tuple(
             PredictedClass(
                 output=output,
                 name=names[output],
-                count=int(counts[output]),
-                percent=100 * int(counts[output]) / len(predictions),
+                count=counts[output],
+                percent=100 * counts[output] / len(predictions),
                 mapped=None if label_of is None else bool(outputs[output] >= 0),
             )
             for output in order
@@ -216,28 +214,21 @@ def confusions(
     >>> found.off_diagonal, found.unmappable
     (('mug',), 1)
     """
-    if k < 1:
-        raise AcclimateError(f"expected k >= 1, got {k}")
+    _check_k(k)
     counts = confusion_matrix(predictions, labels, label_of, classes=len(names))
-    of_label = counts.sum(dim=1)
-    own = counts.diagonal()
+    of_label, own = counts.sum(dim=1).tolist(), counts.diagonal().tolist()
     others = counts[:, :-1].clone().fill_diagonal_(0)
     order = others.flatten().sort(descending=True, stable=True).indices[:k].tolist()
+    cells = [(*divmod(place, len(names)), int(others.flatten()[place])) for place in order]
+    most = others.amax(1).tolist()
     return Confusions(
         pairs=tuple(
-            Confusion(
-                label=names[row],
-                answer=names[column],
-                count=int(others[row, column]),
-                percent=100 * int(others[row, column]) / int(of_label[row]),
-            )
-            for row, column in (divmod(place, len(names)) for place in order)
-            if others[row, column] > 0
+            Confusion(names[row], names[column], count, 100 * count / of_label[row])
+            for row, column, count in cells
+            if count > 0
         ),
         off_diagonal=tuple(
-            name
-            for name, n, self_, other in zip(names, of_label, own, others.amax(1), strict=True)
-            if n > 0 and self_ <= other
+            name for i, name in enumerate(names) if of_label[i] > 0 and own[i] <= most[i]
         ),
         unmappable=int(counts[:, -1].sum()),
         images=int(counts.sum()),
@@ -254,8 +245,7 @@ def confusion_matrix(
     tensor([[1, 0, 0],
             [0, 0, 1]])
     """
-    answers = answers_of(predictions, label_of)
-    labels = check_pairs(answers, labels)
+    answers, labels = _answers(predictions, label_of), _check_pairs(predictions, labels)
     highest = max(int(label_of.max()), int(labels.max()))
     if highest >= classes:
         raise AcclimateError(
@@ -267,9 +257,12 @@ def confusion_matrix(
     return torch.bincount(cells, minlength=classes * (classes + 1)).view(classes, classes + 1)
 
 
-def answers_of(predictions: Tensor, label_of: Tensor, *, what: str = "predictions") -> Tensor:
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def _answers(predictions: Tensor, label_of: Tensor, *, what: str = "predictions") -> Tensor:
     """The label each prediction counts as, on the CPU, once the two fit each other."""
-    if predictions.ndim != 1 or len(predictions) == 0 or not _whole(predictions):
+    if predictions.ndim != 1 or len(predictions) == 0 or predictions.dtype not in _WHOLE:
         raise AcclimateError(
             f"expected {what} as a flat tensor of class numbers, at least one, got "
             f"{predictions.dtype} of shape {tuple(predictions.shape)}; take the argmax of logits"
@@ -283,18 +276,19 @@ def answers_of(predictions: Tensor, label_of: Tensor, *, what: str = "prediction
     return label_of.cpu()[predictions.cpu().long()]
 
 
-def _whole(numbers: Tensor) -> bool:
-    return numbers.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-
-
-def check_pairs(predictions: Tensor, labels: Tensor) -> Tensor:
+def _check_pairs(predictions: Tensor, labels: Tensor) -> Tensor:
     """The labels on the CPU, once there is one per prediction."""
-    if labels.ndim != 1 or len(labels) != len(predictions) or not _whole(labels):
+    if labels.ndim != 1 or len(labels) != len(predictions) or labels.dtype not in _WHOLE:
         raise AcclimateError(
             f"expected one class number as label for each of the {len(predictions)} predictions, "
             f"got {labels.dtype} of shape {tuple(labels.shape)}"
         )
     return labels.cpu().long()
+
+
+def _check_k(k: int) -> None:
+    if k < 1:
+        raise AcclimateError(f"expected k >= 1, got {k}")
 
 
 def _error(wrong: Tensor, *, keep: Tensor) -> FilteredError:

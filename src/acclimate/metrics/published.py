@@ -101,17 +101,9 @@ def published_domains() -> list[PublishedRow]:
 
 
 def _row(row: dict[str, Any], names: tuple[str, ...] | list[str]) -> PublishedRow:
-    # In the order of the benchmark, whatever the order they were printed in.
-    known = {**dict.fromkeys(CORRUPTIONS), **dict.fromkeys(DOMAINS)}
+    unread = ("row", "errors", "order")
+    facts = {key: value for key, value in row.items() if key not in unread}
     errors = dict(zip(names, row["errors"], strict=True))
-    return PublishedRow(
-        label=row["label"],
-        dataset=row["dataset"],
-        model=row["model"],
-        recipe=row["recipe"],
-        errors={name: errors[name] for name in known if name in errors},
-        metric=row["metric"],
-        printed=row["printed"],
-        reordered=row.get("order") == "swapped",
-        note=row.get("note", ""),
-    )
+    # In the order of the benchmark, whatever the order they were printed in.
+    ordered = {name: errors[name] for name in (*CORRUPTIONS, *DOMAINS) if name in errors}
+    return PublishedRow(errors=ordered, reordered=row.get("order") == "swapped", **facts)

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["RankCorrelations", "average_ranks", "rank_correlations", "spearman"]
+__all__ = ["RankCorrelations", "rank_correlations", "spearman"]
 
 Values: TypeAlias = Sequence[float] | Tensor
 
@@ -62,41 +64,29 @@ def spearman(x: Values, y: Values) -> float:
             f"expected as many values in x as in y, got {len(first)} and {len(second)}; give one "
             "pair per model"
         )
+    from scipy.stats import rankdata  # slow to import
+
     # Ranks doubled are whole numbers, so centring them over n keeps everything exact in float64.
-    a, b = (len(first) * 2 * average_ranks(values) for values in (first, second))
+    a, b = (len(first) * 2 * rankdata(values) for values in (first, second))
     a, b = a - a.mean(), b - b.mean()
-    return float((a * b).sum() / ((a * a).sum() * (b * b).sum()).sqrt())
+    return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
 
 
-def average_ranks(values: Values) -> Tensor:
-    """Ranks from 1; values that tie share the mean of the ranks they take up.
-
-    >>> average_ranks([0.3, 0.1, 0.3])
-    tensor([2.5000, 1.0000, 2.5000], dtype=torch.float64)
-    """
-    numbers = torch.as_tensor(values, dtype=torch.float64)
-    _, group, sizes = numbers.unique(return_inverse=True, return_counts=True)
-    last = sizes.cumsum(0).double()
-    ranks: Tensor = (last - (sizes.double() - 1) / 2)[group]
-    return ranks
-
-
-def _checked(values: Values, side: str) -> Tensor:
-    numbers = torch.as_tensor(values, dtype=torch.float64).detach().cpu()
+def _checked(values: Values, side: str) -> NDArray[np.float64]:
+    numbers = torch.as_tensor(values, dtype=torch.float64).detach().cpu().numpy()
     if numbers.ndim != 1 or len(numbers) < 2:
         raise AcclimateError(
-            f"expected a flat list of two or more values as {side}, got shape "
-            f"{tuple(numbers.shape)}"
+            f"expected a flat list of two or more values as {side}, got shape {numbers.shape}"
         )
-    if not bool(torch.isfinite(numbers).all()):
-        bad = int((~torch.isfinite(numbers)).sum())
+    bad = int((~np.isfinite(numbers)).sum())
+    if bad:
         raise AcclimateError(
             f"expected finite values as {side}, got {bad} that are not; leave these models out of "
             "both x and y"
         )
-    if bool((numbers == numbers[0]).all()):
+    if (numbers == numbers[0]).all():
         raise AcclimateError(
-            f"expected values that differ as {side}, got {len(numbers)} times "
-            f"{float(numbers[0]):g}; a constant has no rank correlation"
+            f"expected values that differ as {side}, got {len(numbers)} times {numbers[0]:g}; a "
+            "constant has no rank correlation"
         )
     return numbers

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from acclimate.data.shift import STAND_INS
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.metrics.bootstrap import binomial_errors, check_draws, percentile_interval
 from acclimate.metrics.error import ErrorCounts
-from acclimate.metrics.figure import Figure
+from acclimate.metrics.figure import Figure, binomial_errors, figure_of
 from acclimate.metrics.mean import mean
 from acclimate.metrics.published import (
     ALEXNET_CORRUPTIONS,
@@ -25,17 +23,7 @@ from acclimate.metrics.published import (
     DOMAINS,
 )
 
-__all__ = [
-    "Errors",
-    "MeanCorruptionError",
-    "MeanDomainError",
-    "Measured",
-    "RelativeError",
-    "mce",
-    "mde",
-    "mean_error",
-    "measure",
-]
+__all__ = ["Errors", "RelativeError", "mce", "mde", "mean_error"]
 
 ErrorLike: TypeAlias = float | Figure | ErrorCounts
 Errors: TypeAlias = Mapping[str, ErrorLike | Sequence[ErrorLike]]
@@ -44,7 +32,7 @@ SEVERITIES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class _Measured:
     """The error on one shift: the mean of its parts (severities), each with what is known of it."""
 
     name: str
@@ -54,10 +42,9 @@ class Measured:
 
     @property
     def error(self) -> float:
-        """In percent."""
         return mean(self.parts)
 
-    def resample(self, *, draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    def resample(self, *, draws: int, rng: np.random.Generator) -> np.ndarray:
         """The error in ``draws`` draws of the images of each part."""
         if self.counts is None:
             raise AcclimateError(
@@ -65,22 +52,26 @@ class Measured:
                 "ErrorCounts, which know how many images were wrong"
             )
         drawn = [binomial_errors(w, n, draws=draws, rng=rng) for w, n in self.counts]
-        return np.asarray(np.mean(drawn, axis=0), dtype=np.float64)
+        return np.asarray(np.mean(drawn, axis=0))
 
 
-def measure(
+def _measure(
     name: str, given: ErrorLike | Sequence[ErrorLike], *, severities: int | None = None
-) -> Measured:
-    """Read what was given for one shift; ``severities`` is how many a sequence must hold.
-
-    >>> measure("fog", [10.0, 20.0, 30.0, 40.0, 50.0], severities=5).error
-    30.0
-    """
+) -> _Measured:
+    """Read what was given for one shift; ``severities`` is how many a sequence must hold."""
     # Numbers of NumPy and PyTorch too; a tensor without dimensions is one.
     if isinstance(given, Figure | ErrorCounts | Real) or getattr(given, "ndim", None) == 0:
         cells: list[ErrorLike] = [cast(ErrorLike, given)]
-    else:
-        cells = _cells(name, given)
+    elif isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise AcclimateError(
+            f"expected an error in percent for {name!r}, or one per severity, got {given!r}"
+        )
+    else:  # arrays and one-dimensional tensors too: whatever can be walked through
+        cells = list(given)
+        if not cells:
+            raise AcclimateError(
+                f"expected an error in percent for {name!r}, got an empty sequence"
+            )
         if severities == 1 < len(cells):
             raise AcclimateError(f"expected one error for {name!r}, got {len(cells)}")
         if severities is not None and len(cells) != severities:
@@ -89,27 +80,13 @@ def measure(
                 "give all of them or their mean, or say partial=True"
             )
     figures = [cell.error() if isinstance(cell, ErrorCounts) else cell for cell in cells]
-    known = [figure.images if isinstance(figure, Figure) else None for figure in figures]
-    total = [n for n in known if n is not None]
     counts = [cell.counts() for cell in cells if isinstance(cell, ErrorCounts)]
-    return Measured(
+    return _Measured(
         name=name,
         parts=tuple(_percent(name, figure) for figure in figures),
-        images=sum(total) if len(total) == len(known) else None,
+        images=_total(each.images if isinstance(each, Figure) else None for each in figures),
         counts=tuple(counts) if len(counts) == len(cells) else None,
     )
-
-
-def _cells(name: str, given: object) -> list[ErrorLike]:
-    # Arrays and one-dimensional tensors too: whatever can be walked through.
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise AcclimateError(
-            f"expected an error in percent for {name!r}, or one per severity, got {given!r}"
-        )
-    cells = list(given)
-    if not cells:
-        raise AcclimateError(f"expected an error in percent for {name!r}, got an empty sequence")
-    return cells
 
 
 def _percent(name: str, error: float | Figure) -> float:
@@ -124,69 +101,46 @@ def _percent(name: str, error: float | Figure) -> float:
     return value
 
 
-def figure_of(
-    measured: Sequence[Measured],
-    *,
+def _total(counts: Iterable[int | None]) -> int | None:
+    """Their sum, where all are known."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def _weighted(
+    measured: Sequence[_Measured],
     weights: Sequence[float],
-    images: int | None = None,
-    interval: float | None = None,
-    draws: int = 1000,
-    seed: int = 0,
+    *,
+    images: int | None,
+    interval: float | None,
+    draws: int,
+    seed: int,
 ) -> Figure:
     """The weighted sum of errors, with its images and, on request, its bootstrap interval.
 
     Shifts and severities are drawn independently of each other. Where they show the same images
     (ImageNet-C), errors go together and the true interval is wider.
     """
-    value = sum(w * m.error for w, m in zip(weights, measured, strict=True))
-    known = [m.images for m in measured if m.images is not None]
-    if len(known) == len(measured):
-        images = sum(known)
-    if interval is None:
-        return Figure(value=value, images=images)
-    check_draws(level=interval, draws=draws)
-    rng = np.random.default_rng(seed)
-    samples = np.zeros(draws)
-    for weight, m in zip(weights, measured, strict=True):
-        samples += weight * m.resample(draws=draws, rng=rng)
-    low, high = percentile_interval(samples, level=interval)
-    return Figure(value=value, images=images, low=low, high=high, level=interval)
 
+    def samples(rng: np.random.Generator) -> np.ndarray:
+        total = np.zeros(draws)
+        for weight, each in zip(weights, measured, strict=True):
+            total += weight * each.resample(draws=draws, rng=rng)
+        return total
 
-@dataclass(frozen=True, kw_only=True)
-class RelativeError:
-    """A mean of errors in percent of a baseline's errors.
-
-    Attributes:
-        metric: its name.
-        figure: the number with its images and interval.
-        parts: the relative error in percent of each shift that enters it.
-        expected: how many shifts the metric is defined over.
-        notes: what a reader must know before comparing it with others' numbers.
-    """
-
-    metric: str
-    figure: Figure
-    parts: Mapping[str, float]
-    expected: int
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def value(self) -> float:
-        """The number, in percent."""
-        return self.figure.value
-
-    @property
-    def images(self) -> int | None:
-        """How many labelled images it was computed on, if that is known."""
-        return self.figure.images
-
-    def __float__(self) -> float:
-        return self.value
-
-    def __str__(self) -> str:
-        notes = "".join(f"; {note}" for note in self.notes)
-        return f"{self.metric} {self.figure}{notes}"
+    known = _total(each.images for each in measured)
+    return figure_of(
+        sum(weight * each.error for weight, each in zip(weights, measured, strict=True)),
+        images=images if known is None else known,
+        samples=samples,
+        interval=interval,
+        draws=draws,
+        seed=seed,
+    )
 
 
 def mean_error(
@@ -212,27 +166,60 @@ def mean_error(
     """
     if not errors:
         raise AcclimateError("expected the error of at least one shift, got none")
-    measured = [measure(name, given) for name, given in errors.items()]
-    return figure_of(
-        measured,
-        weights=[1 / len(measured)] * len(measured),
-        images=images,
-        interval=interval,
-        draws=draws,
-        seed=seed,
-    )
+    measured = [_measure(name, given) for name, given in errors.items()]
+    weights = [1 / len(measured)] * len(measured)
+    return _weighted(measured, weights, images=images, interval=interval, draws=draws, seed=seed)
 
 
-def read_errors(
+@dataclass(frozen=True, kw_only=True)
+class RelativeError:
+    """A mean of errors in percent of a baseline's errors.
+
+    Attributes:
+        metric: its name.
+        figure: the number with its images and interval.
+        parts: the relative error in percent of each shift that enters it.
+        expected: how many shifts the metric is defined over.
+        notes: what a reader must know before comparing it with others' numbers.
+    """
+
+    metric: str
+    figure: Figure
+    parts: Mapping[str, float]
+    expected: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """The number, in percent."""
+        return self.figure.value
+
+    @property
+    def images(self) -> int | None:
+        """How many labelled images it was computed on, if that is known."""
+        return self.figure.images
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        notes = "".join(f"; {note}" for note in self.notes)
+        return f"{self.metric} {self.figure}{notes}"
+
+
+def _relative(
+    metric: str,
+    kind: str,
     errors: Errors,
     *,
-    kind: str,
-    metric: str,
     names: Sequence[str],
+    baseline: Mapping[str, float],
     partial: bool,
-    severities: int | None,
-) -> list[Measured]:
-    """The errors in the order of ``names``; unknown and missing names are refused."""
+    severities: int,
+    notes: Sequence[str] = (),
+    **options: Any,
+) -> RelativeError:
+    """The mean of errors over a baseline's, all of ``names`` unless ``partial``."""
     for name in errors:
         if name not in names:
             raise unknown_name(kind, str(name), names)
@@ -245,38 +232,32 @@ def read_errors(
             f"{len(names) - len(missing)}; missing: {', '.join(missing)}. Measure them, or say "
             "partial=True for the mean over those given"
         )
-    return [
-        measure(name, errors[name], severities=None if partial else severities)
-        for name in names
-        if name in errors
-    ]
-
-
-def relative_parts(
-    measured: Sequence[Measured], *, kind: str, baseline: Mapping[str, float]
-) -> dict[str, float]:
-    """Each error in percent of the baseline's."""
+    wanted = None if partial else severities
+    there = [name for name in names if name in errors]
+    measured = [_measure(name, errors[name], severities=wanted) for name in there]
     parts = {}
-    for m in measured:
-        if m.name not in baseline:
-            raise AcclimateError(f"expected a baseline error for the {kind} {m.name!r}, got none")
-        if not 0 < baseline[m.name] <= 100:
+    for each in measured:
+        if each.name not in baseline:
             raise AcclimateError(
-                f"expected a baseline error above 0 and up to 100 percent for {m.name!r}, got "
-                f"{baseline[m.name]!r}"
+                f"expected a baseline error for the {kind} {each.name!r}, got none"
             )
-        parts[m.name] = 100 * m.error / baseline[m.name]
-    return parts
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeanCorruptionError(RelativeError):
-    """The mCE, and of what it is the mean."""
-
-    @property
-    def corruptions(self) -> Mapping[str, float]:
-        """The corruption error (CE) of each corruption, in percent of the baseline's error."""
-        return self.parts
+        if not 0 < baseline[each.name] <= 100:
+            raise AcclimateError(
+                f"expected a baseline error above 0 and up to 100 percent for {each.name!r}, got "
+                f"{baseline[each.name]!r}"
+            )
+        parts[each.name] = 100 * each.error / baseline[each.name]
+    if missing:
+        notes = [f"over {len(there)} of {len(names)} {kind}s", *notes]
+    if set(names) == set(DEV_CORRUPTIONS):
+        notes = ["over the hold-out corruptions", *notes]
+    if severities > 1 and any(len(each.parts) not in (1, severities) for each in measured):
+        notes = [*notes, f"not all of {severities} severities"]
+    weights = [100 / baseline[each.name] / len(measured) for each in measured]
+    figure = _weighted(measured, weights, **options)
+    return RelativeError(
+        metric=metric, figure=figure, parts=parts, expected=len(names), notes=tuple(notes)
+    )
 
 
 def mce(
@@ -289,7 +270,7 @@ def mce(
     interval: float | None = None,
     draws: int = 1000,
     seed: int = 0,
-) -> MeanCorruptionError:
+) -> RelativeError:
     """Mean over corruptions of the model's error over the baseline's, in percent.
 
     Args:
@@ -310,37 +291,6 @@ def mce(
     >>> print(mce({"fog": 40.9662, "snow": 43.3408}, partial=True))
     mCE 50.0 % (number of images not stated); over 2 of 15 corruptions
     """
-    renamed, notes = _stand_ins(errors)
-    _refuse_other_set(renamed, corruptions)
-    measured = read_errors(
-        renamed,
-        kind="corruption",
-        metric="mCE",
-        names=corruptions,
-        partial=partial,
-        severities=SEVERITIES,
-    )
-    parts = relative_parts(measured, kind="corruption", baseline=baseline)
-    if len(parts) < len(corruptions):
-        notes.insert(0, f"over {len(parts)} of {len(corruptions)} corruptions")
-    if set(corruptions) == set(DEV_CORRUPTIONS):
-        notes.insert(0, "over the hold-out corruptions")
-    if any(len(m.parts) not in (1, SEVERITIES) for m in measured):
-        notes.append(f"not all of {SEVERITIES} severities")
-    figure = figure_of(
-        measured,
-        weights=[100 / baseline[m.name] / len(measured) for m in measured],
-        images=images,
-        interval=interval,
-        draws=draws,
-        seed=seed,
-    )
-    return MeanCorruptionError(
-        metric="mCE", figure=figure, parts=parts, expected=len(corruptions), notes=tuple(notes)
-    )
-
-
-def _stand_ins(errors: Errors) -> tuple[Errors, list[str]]:
     notes, renamed = [], dict(errors)
     for name, place in STAND_INS.items():
         if name in renamed:
@@ -350,28 +300,28 @@ def _stand_ins(errors: Errors) -> tuple[Errors, list[str]]:
                 )
             renamed[place] = renamed.pop(name)
             notes.append(f"{name} stands in for {place}, so not comparable with published mCE")
-    return renamed, notes
-
-
-def _refuse_other_set(errors: Errors, corruptions: Sequence[str]) -> None:
     # Known names, but not of this mean: the list of known names would not say what is wrong.
-    others = [name for name in errors if name in DEV_CORRUPTIONS and name not in corruptions]
+    others = [name for name in renamed if name in DEV_CORRUPTIONS and name not in corruptions]
     if others:
         raise AcclimateError(
             f"expected the {len(corruptions)} corruptions of the mCE, got {', '.join(others)}, "
             "on which hyper-parameters are chosen; leave them out, or take only those with "
             "corruptions=DEV_CORRUPTIONS"
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeanDomainError(RelativeError):
-    """The mDE, and of what it is the mean."""
-
-    @property
-    def domains(self) -> Mapping[str, float]:
-        """The domain error (DE) of each domain, in percent of the baseline's error."""
-        return self.parts
+    return _relative(
+        "mCE",
+        "corruption",
+        renamed,
+        names=corruptions,
+        baseline=baseline,
+        partial=partial,
+        severities=SEVERITIES,
+        notes=notes,
+        images=images,
+        interval=interval,
+        draws=draws,
+        seed=seed,
+    )
 
 
 def mde(
@@ -383,7 +333,7 @@ def mde(
     interval: float | None = None,
     draws: int = 1000,
     seed: int = 0,
-) -> MeanDomainError:
+) -> RelativeError:
     """Mean over the six domains of the model's error over the baseline's, in percent.
 
     The paper's formula prints the mean of the errors themselves; its text, and the numbers of
@@ -393,23 +343,16 @@ def mde(
     ...            "real": 40.1, "sketch": 82.0}))
     mDE 88.2 % (number of images not stated)
     """
-    measured = read_errors(
-        errors, kind="domain", metric="mDE", names=DOMAINS, partial=partial, severities=1
-    )
-    parts = relative_parts(measured, kind="domain", baseline=baseline)
-    missing = len(parts) < len(DOMAINS)
-    figure = figure_of(
-        measured,
-        weights=[100 / baseline[m.name] / len(measured) for m in measured],
+    return _relative(
+        "mDE",
+        "domain",
+        errors,
+        names=DOMAINS,
+        baseline=baseline,
+        partial=partial,
+        severities=1,
         images=images,
         interval=interval,
         draws=draws,
         seed=seed,
-    )
-    return MeanDomainError(
-        metric="mDE",
-        figure=figure,
-        parts=parts,
-        expected=len(DOMAINS),
-        notes=(f"over {len(parts)} of {len(DOMAINS)} domains",) if missing else (),
     )

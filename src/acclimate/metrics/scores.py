@@ -1,6 +1,6 @@
 """Running sums over predictions, and the scores that come of them.
 
-Sums stay on the device they were made on; nothing waits for the host before :meth:`Tally.scores`.
+Nothing waits for the host before :meth:`Tally.scores`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ import torch
 from torch import Tensor
 
 from acclimate.data.labels import Scoring
+from acclimate.metrics.sums import Sums, zero
 
 __all__ = ["Scores", "Tally", "effective_classes", "information_maximization", "nuclear_norm_score"]
 
 
 def effective_classes(mean_probability: Tensor) -> Tensor:
-    """exp of the entropy of the average prediction: how many classes are in use, evenly counted.
-
-    >>> effective_classes(torch.tensor([0.5, 0.5, 0.0]))
-    tensor(2.)
-    """
+    """exp of the entropy of the average prediction: how many classes are in use, evenly counted."""
     entropy: Tensor = torch.special.entr(mean_probability).sum()
     return entropy.exp()
 
@@ -80,11 +77,11 @@ class Scores:
 
 
 def _zero() -> Tensor:
-    return torch.zeros((), dtype=torch.float64)
+    return zero(torch.float64)
 
 
-@dataclass
-class Tally:
+@dataclass(kw_only=True)
+class Tally(Sums):
     """Sums over predictions, batch by batch; two tallies of disjoint images add up.
 
     >>> tally = Tally()
@@ -93,7 +90,6 @@ class Tally:
     50.0
     """
 
-    images: int = 0
     losses: int = 0
     labelled: Tensor = field(default_factory=_zero)
     wrong: Tensor = field(default_factory=_zero)
@@ -120,7 +116,7 @@ class Tally:
         p = log_p.exp()
         top = p.argmax(dim=1)
         classes = logits.shape[1]
-        self._move(logits.device)
+        self.move(logits.device)
         if self.images == 0:
             self._start(classes)
         self.images += len(logits)
@@ -146,21 +142,11 @@ class Tally:
         self.loss = self.loss.to(loss.device) + loss.double()
         self.losses += images
 
-    def _move(self, device: torch.device) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor) and value.device != device:
-                setattr(self, name, value.to(device))
-
     def _start(self, classes: int) -> None:
         self.probability = self.probability.new_zeros(classes)
         self.counts = self.counts.new_zeros(classes)
         if classes <= GRAM_CLASSES:
             self.gram = self.gram.new_zeros(classes, classes)
-
-    def merge(self, other: Tally) -> None:
-        """Add the sums of another tally (another process, another part of the set)."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
 
     def scores(self) -> Scores:
         """The scores so far."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -11,7 +10,7 @@ from acclimate.data.labels import Scoring
 from acclimate.errors import AcclimateError
 from acclimate.metrics.error import ErrorCounts
 from acclimate.metrics.figure import Figure
-from acclimate.metrics.relative_error import SEVERITIES, MeanCorruptionError, mce, mean_error
+from acclimate.metrics.relative_error import SEVERITIES, RelativeError, mce, mean_error
 
 __all__ = ["ErrorTable"]
 
@@ -50,17 +49,15 @@ class ErrorTable:
         counts = self.cells.setdefault((corruption, severity), ErrorCounts())
         counts.update(logits, labels, scoring=scoring)
 
-    def merge(self, other: ErrorTable) -> None:
-        """Add the counts of other images (another process, another part of the set)."""
-        for cell, counts in other.cells.items():
-            mine = self.cells.get(cell)
-            self.cells[cell] = counts + ErrorCounts() if mine is None else mine + counts
-
     def __add__(self, other: ErrorTable) -> ErrorTable:
-        total = ErrorTable()
-        total.merge(self)
-        total.merge(other)
-        return total
+        """The counts of both: of another process, or another part of the set."""
+        none = ErrorCounts()
+        return ErrorTable(
+            {
+                cell: self.cells.get(cell, none) + other.cells.get(cell, none)
+                for cell in {**self.cells, **other.cells}
+            }
+        )
 
     def corruptions(self) -> list[str]:
         """The corruptions seen, in the order they came."""
@@ -70,63 +67,50 @@ class ErrorTable:
         """The severities seen, weakest first."""
         return sorted({severity for _, severity in self.cells})
 
-    def _counts(self, corruption: str) -> list[ErrorCounts]:
-        cells = [self.cells.get((corruption, severity)) for severity in self.severities()]
-        return [counts for counts in cells if counts is not None]
+    def _errors(self) -> dict[str, list[ErrorCounts]]:
+        """The counts of each corruption, weakest severity first."""
+        found: dict[str, list[ErrorCounts]] = {name: [] for name in self.corruptions()}
+        for name, severity in sorted(self.cells, key=lambda cell: cell[1]):
+            found[name].append(self.cells[name, severity])
+        return found
+
+    def _at(self, severity: int) -> dict[str, ErrorCounts]:
+        return {name: counts for (name, each), counts in self.cells.items() if each == severity}
 
     def by_corruption(self, *, interval: float | None = None) -> dict[str, Figure]:
         """The error of each corruption: the mean over its severities."""
         return {
-            name: mean_error({name: self._counts(name)}, interval=interval)
-            for name in self.corruptions()
+            name: mean_error({name: counts}, interval=interval)
+            for name, counts in self._errors().items()
         }
 
     def by_severity(self, *, interval: float | None = None) -> dict[int, Figure]:
         """The error at each severity: the mean over the corruptions seen at it."""
-        return {
-            severity: mean_error(
-                {name: counts for (name, s), counts in self.cells.items() if s == severity},
-                interval=interval,
-            )
-            for severity in self.severities()
-        }
+        return {s: mean_error(self._at(s), interval=interval) for s in self.severities()}
 
     def mean_error(self, *, interval: float | None = None) -> Figure:
         """The mean over corruptions of the mean over severities."""
-        return mean_error(
-            {name: self._counts(name) for name in self.corruptions()}, interval=interval
-        )
+        return mean_error(self._errors(), interval=interval)
 
-    def mce(self, *, partial: bool = False, interval: float | None = None) -> MeanCorruptionError:
+    def mce(self, *, partial: bool = False, interval: float | None = None) -> RelativeError:
         """The mean corruption error relative to AlexNet, as :func:`mce` has it."""
-        errors = {name: self._counts(name) for name in self.corruptions()}
-        return mce(errors, partial=partial, interval=interval)
+        return mce(self._errors(), partial=partial, interval=interval)
 
-    def mce_by_severity(self, *, partial: bool = False) -> dict[int, MeanCorruptionError]:
+    def mce_by_severity(self, *, partial: bool = False) -> dict[int, RelativeError]:
         """The mCE of each severity alone, over AlexNet's *mean* error of each corruption."""
-        return {
-            severity: mce(
-                {name: counts for (name, s), counts in self.cells.items() if s == severity},
-                partial=partial,
-            )
-            for severity in self.severities()
-        }
+        return {s: mce(self._at(s), partial=partial) for s in self.severities()}
 
     def __str__(self) -> str:
-        return "\n".join(self._lines()) if self.cells else "no images yet"
-
-    def _lines(self) -> Iterator[str]:
+        if not self.cells:
+            return "no images yet"
         severities = self.severities()
-        yield "| " + " | ".join(["corruption", *map(str, severities), "mean", "images"]) + " |"
-        yield "|---" * (len(severities) + 3) + "|"
+        lines = [["corruption", *map(str, severities), "mean", "images"]]
         for name, mean in self.by_corruption().items():
             row = [self.cells.get((name, severity)) for severity in severities]
             shown = ["–" if cell is None else f"{cell.error().value:.1f}" for cell in row]
-            yield _line(name, shown, mean)
-        yield _line(
-            "mean", [f"{f.value:.1f}" for f in self.by_severity().values()], self.mean_error()
-        )
-
-
-def _line(name: str, cells: list[str], mean: Figure) -> str:
-    return "| " + " | ".join([name, *cells, f"{mean.value:.1f}", f"{mean.images:,}"]) + " |"
+            lines.append([name, *shown, f"{mean.value:.1f}", f"{mean.images:,}"])
+        total = self.mean_error()
+        means = [f"{figure.value:.1f}" for figure in (*self.by_severity().values(), total)]
+        lines.append(["mean", *means, f"{total.images:,}"])
+        head, *body = ("| " + " | ".join(line) + " |" for line in lines)
+        return "\n".join([head, "|---" * (len(severities) + 3) + "|", *body])

@@ -1,4 +1,4 @@
-"""``acclimate:NAME``: the models that come with this package, and those users add."""
+"""``acclimate:NAME``, which comes with this package, and ``py:module:function``, the user's own."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from torch import nn
+
 from acclimate.errors import AcclimateError
 from acclimate.models.architectures import ARCHITECTURES, untrained
 from acclimate.models.checkpoints import checkpoints
 from acclimate.models.filling import colour_scale, fill
 from acclimate.models.networks.digits import load_digits_model
 from acclimate.models.record import LoadedModel
+from acclimate.models.source_timm import preprocessing_of
 from acclimate.models.sources import Request, no_class_count, with_weights
 from acclimate.models.weights import load_weights
-from acclimate.registry import Registry
+from acclimate.registry import Registry, call_found, find_object
 
-__all__ = ["builtin_names", "load_builtin", "register_builtin", "want_trained"]
+__all__ = ["builtin_names", "load_builtin", "load_python", "register_builtin", "want_trained"]
 
 Maker = Callable[[], LoadedModel]
 
@@ -89,3 +92,23 @@ def _filled(loaded: LoadedModel, weights: Path, request: Request) -> LoadedModel
         preprocessing=replace(preprocessing, mean=mean, std=std),
         source=f"{weights}, with its mean and std",
     )
+
+
+def load_python(request: Request) -> LoadedModel:
+    """The model that a user's function makes; the current folder can be imported from."""
+    no_class_count(request)
+    function = find_object(request.name)
+    if isinstance(function, nn.Module) or not callable(function):
+        raise AcclimateError(
+            f"expected a function at {request.spec} that makes the model, "
+            f"got a {type(function).__name__}"
+        )
+    made = call_found(function, request.spec)
+    if isinstance(made, nn.Module):
+        made = LoadedModel(name=request.spec, model=made, preprocessing=preprocessing_of(made))
+    if not isinstance(made, LoadedModel):
+        raise AcclimateError(
+            f"expected a torch.nn.Module (or an acclimate.models.LoadedModel) from {request.spec}, "
+            f"got {type(made).__name__}"
+        )
+    return with_weights(replace(made, name=request.spec), request)

@@ -11,12 +11,10 @@ from torch import nn
 
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.models.builtin import builtin_names, load_builtin
-from acclimate.models.metadata import read_metadata
+from acclimate.models.builtin import builtin_names, load_builtin, load_python
 from acclimate.models.paper import load_paper, outline_paper, paper_names
-from acclimate.models.record import LoadedModel
+from acclimate.models.record import LoadedModel, read_metadata
 from acclimate.models.source_hf import load_hf, origin_hf, outline_hf
-from acclimate.models.source_python import load_python
 from acclimate.models.source_timm import find_timm, preprocessing_of, timm_names
 from acclimate.models.source_torchvision import find_torchvision, torchvision_names
 from acclimate.models.sources import Entry, Origin, Request, Source, load_entry, outline_entry

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["Outputs", "checked_logits", "find_classifier", "logits_of"]
+__all__ = ["Outputs", "checked_logits", "classifier_weight", "find_classifier", "logits_of"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,13 @@ def find_classifier(model: nn.Module) -> tuple[str, nn.Module]:
             f"found no linear layer in {type(model).__name__} to be the classifier"
         )
     return (linear or pointwise)[-1]
+
+
+def classifier_weight(model: nn.Module) -> Tensor:
+    """The weight of that layer: classes × features (× 1 × 1)."""
+    weight = find_classifier(model)[1].weight
+    assert isinstance(weight, Tensor)
+    return weight
 
 
 def checked_logits(model: nn.Module, images: Tensor) -> Tensor:

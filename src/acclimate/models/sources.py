@@ -15,8 +15,7 @@ from acclimate.data.labels import ClassList, imagenet_classes
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models.filling import fill
-from acclimate.models.metadata import Metadata
-from acclimate.models.record import LoadedModel
+from acclimate.models.record import LoadedModel, Metadata
 from acclimate.models.weights import load_weights
 
 __all__ = [
@@ -74,15 +73,9 @@ class Origin:
 class Entry:
     """A model as a library has it.
 
-    Attributes:
-        class_count: that of the published weights, None where there are none.
-        build: a model without weights, for the tensors it will get and a class count (None: its
-            own).
-        fetch: the model with its published weights.
-        title: what those are called.
-        preprocessing: of a model that was made.
-        classes: of a model that was made.
-        origin: where the published weights would be fetched from.
+    ``build`` makes one without weights, for the tensors it will get and a class count (None: its
+    own); ``fetch`` the one with the published weights, which are called ``title``, have
+    ``class_count`` classes (None: nothing is published) and come from ``origin``.
     """
 
     class_count: int | None

@@ -93,32 +93,16 @@ def _read_pickled(path: Path, *, unsafe_pickle: bool) -> Any:
 
 
 def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
-    while not _is_state_dict(content):
-        if isinstance(content, nn.Module):
-            content = content.state_dict()
-            continue
-        if not isinstance(content, Mapping):
-            raise AcclimateError(
-                f"expected tensors by name in {path}, got {type(content).__name__}"
-            )
-        # "model" is the name of the architecture in some files, and the weights in others.
-        inner = (content[key] for key in _NESTED if key in content)
-        nested = next((each for each in inner if isinstance(each, Mapping | nn.Module)), None)
-        if nested is None:
-            return _without_notes(content, path)
-        content = nested
-    return dict(content)
-
-
-def _is_state_dict(content: Any) -> bool:
-    return isinstance(content, Mapping) and all(
-        isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()
-    )
-
-
-def _without_notes(content: Mapping[Any, Any], path: Path) -> dict[str, Tensor]:
-    """The tensors of a state dict that has an epoch, an accuracy or a name beside them."""
-    if not any(isinstance(value, Tensor) for value in content.values()):
+    """The tensors of a state dict, which may have an epoch, an accuracy or a name beside them."""
+    if isinstance(content, nn.Module):
+        content = content.state_dict()
+    if not isinstance(content, Mapping):
+        raise AcclimateError(f"expected tensors by name in {path}, got {type(content).__name__}")
+    # "model" is the name of the architecture in some files, and the weights in others.
+    for key in _NESTED:
+        if isinstance(content.get(key), Mapping | nn.Module):
+            return _tensors_of(content[key], path)
+    if content and not any(isinstance(value, Tensor) for value in content.values()):
         entries = [f"{key} ({type(value).__name__})" for key, value in content.items()]
         raise AcclimateError(
             f"expected tensors by name in {path}, or an entry {', '.join(_NESTED)}, "

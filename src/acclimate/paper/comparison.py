@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from acclimate.bench.record import Result
 from acclimate.paper.computed import computed, extra_cells
-from acclimate.paper.measured import measured
+from acclimate.paper.measured import Measured, measured
 from acclimate.paper.needs import Lack
 from acclimate.paper.plan import NO_RUN, CellPlan, Scope, TablePlan
 from acclimate.paper.tables import Cell, Table
@@ -33,18 +33,12 @@ _AFTER = ("small", "erratum", "notes", "difference")
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRow(Cell):
-    """A cell, and what came of it.
+    """A cell, and what came of it: `Measured`, or why there is nothing.
 
     Attributes:
-        measured: None where there is nothing.
-        measured_std: the deviation, and ``std_over`` what.
         status: how ``measured`` came about, or why it is not there.
         lacks: what has to be got first.
-        missing: which runs are missing, in words.
-        setting: of a search, what was best.
-        series: of a figure by epochs, the number after each.
         jobs: how many are behind it.
-        images: labelled images behind one seed's number.
         small: what a small version leaves out; empty for the whole.
         notes: what differs from what the paper did, and what else one should know.
     """
@@ -107,15 +101,11 @@ class Comparison:
 def compare(plan: TablePlan, results: Mapping[str, Result], *, simulate: bool = True) -> Comparison:
     """A table's cells beside their results, by key of the job.
 
-    Args:
-        plan: of the table.
-        results: those that are there.
-        simulate: also what takes a few seconds and no data: the two-point model.
+    ``simulate``: also what takes a few seconds and no data, the two-point model.
     """
     rows = [_row(cell, results, plan.scope) for cell in plan.cells]
     for cell, found in extra_cells(plan.table) if simulate else ():
-        row = {**vars(cell), "measured": found.value, "status": found.how, "notes": found.notes}
-        rows.append(ComparisonRow(**row))
+        rows.append(ComparisonRow(**vars(cell), **_found(found), notes=found.notes))
     return Comparison(table=plan.table, rows=tuple(rows), scope=plan.scope)
 
 
@@ -123,29 +113,32 @@ def _row(plan: CellPlan, results: Mapping[str, Result], scope: Scope) -> Compari
     cell = plan.cell
     source = f"a number of {cell.source}" if cell.source else None
     notes = tuple(filter(None, [source, cell.note]))
-    row: dict[str, Any] = {**vars(cell), "notes": notes, "lacks": plan.lacks}
+    row: dict[str, Any] = {**vars(cell), "lacks": plan.lacks}
     if cell.published_only:
-        return ComparisonRow(**row, status="published only")
+        return ComparisonRow(**row, notes=notes, status="published only")
     free = computed(cell) if cell.metric in NO_RUN or plan.lacks else None
     if free is not None:
-        row |= {"measured": free.value, "notes": (*free.notes, *notes)}
-        return ComparisonRow(**row, status="missing" if free.value is None else free.how)
-    row["small"] = scope.words
+        return ComparisonRow(**row, **_found(free), notes=(*free.notes, *notes))
     if plan.lacks:
-        return ComparisonRow(**row, status="missing")
+        return ComparisonRow(**row, notes=notes, small=scope.words, status="missing")
     found = measured(plan, results)
-    row |= {"jobs": len(plan.jobs), "notes": (*plan.notes, *found.notes, *notes)}
+    row |= _found(found)
     if found.value is None:
         begun = any(job.key in results for job in plan.jobs)
-        status: Status = "incomplete" if begun else "can run"
-        return ComparisonRow(**row, status=status, missing=found.missing)
-    return ComparisonRow(
-        **row,
-        measured=found.value,
-        measured_std=found.std,
-        std_over=found.over,
-        status="measured",
-        setting=found.setting,
-        series=found.series,
-        images=found.images,
-    )
+        row["status"] = "incomplete" if begun else "can run"
+    notes = (*plan.notes, *found.notes, *notes)
+    return ComparisonRow(**row, jobs=len(plan.jobs), notes=notes, small=scope.words)
+
+
+def _found(found: Measured) -> dict[str, Any]:
+    """A number as a row has it."""
+    return {
+        "measured": found.value,
+        "measured_std": found.std,
+        "std_over": found.over,
+        "status": "missing" if found.value is None else found.how,
+        "missing": found.missing,
+        "setting": found.setting,
+        "series": found.series,
+        "images": found.images,
+    }

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Literal
 
 import numpy as np
 import torch
@@ -20,63 +19,56 @@ from acclimate.methods.registry import get_recipe
 from acclimate.metrics import ALEXNET_CORRUPTIONS, ALEXNET_DOMAINS, DOMAINS, rank_correlations
 from acclimate.models.architectures import ARCHITECTURES
 from acclimate.models.loading import outline
+from acclimate.paper.measured import Measured
 from acclimate.paper.tables import Cell, Table, find_table
 from acclimate.presets import find_preset
 from acclimate.theory.boundary import deviation, run_grid
-from acclimate.theory.settings import FIGURES, MAIN_FIGURE, Settings
+from acclimate.theory.settings import FIGURES, MAIN_FIGURE, METHODS, Settings
 
-__all__ = ["Computed", "computed", "extra_cells"]
+__all__ = ["computed", "extra_cells"]
 
 _PRESET = {"optimizer.lr": "lr", "batch_size": "batch_size", "epochs": "epochs"}
 _CORRELATIONS = {"IN-C": 0.54, "IN-R": 0.73}
 """Printed in the text (Appendix D): means over the six domains."""
-_LOSSES = {"pseudo-labels": True, "entropy": False}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Computed:
-    """A number that takes no data.
-
-    Attributes:
-        value: None where it could not be had.
-        how: "counted" from a model or the label map; "library" where it is a number that the
-            library goes by, which compares the library with the paper and measures nothing;
-            "simulated" with the two-point model.
-        notes: what one should know.
-    """
-
-    value: float | None
-    how: Literal["counted", "library", "simulated"] = "counted"
-    notes: tuple[str, ...] = ()
-
-
-def computed(cell: Cell) -> Computed | None:
+def computed(cell: Cell) -> Measured | None:
     """The number of a cell that needs no run; None where it does.
 
-    >>> computed(find_table("tbl:groupnorm").cells[0])
-    Computed(value=1456858, how='counted', notes=())
+    >>> computed(find_table("tbl:groupnorm").cells[0]).value
+    1456858
     """
+    model, recipe = str(cell.model), str(cell.recipe)
     try:
         if cell.metric == "parameters":
-            return Computed(value=sum(p.numel() for p in _model(str(cell.model)).parameters()))
+            return _counted(sum(p.numel() for p in _model(model).parameters()))
         if cell.metric == "adapted parameters":
-            return Computed(value=_adapted(cell))
+            if cell.recipe in (None, UNADAPTED):
+                return _counted(0)
+            selector = get_recipe(recipe, dict(cell.options)).selector
+            named = dict(_model(model).named_parameters())
+            selected = set(selector.names(_model(model)))
+            return _counted(sum(p.numel() for name, p in named.items() if name in selected))
         if cell.metric == "classes":
             sizes = [len(entry.outputs) for entry in mapping()]
             pairs = f"acclimate's own map has {len(sizes)} classes and {sum(sizes)} pairs"
-            return Computed(value=sizes.count(int(cell.column)), notes=(pairs,))
+            return _counted(sizes.count(int(cell.column)), pairs)
         if cell.metric in _PRESET:
-            preset = find_preset(str(cell.recipe), model_name=str(cell.model))
+            preset = find_preset(recipe, model_name=model)
             value = None if preset is None else float(getattr(preset, _PRESET[cell.metric]))
             whose = "the library's preset; acclimate tune chooses again"
-            return Computed(value=value, how="library", notes=(whose,))
+            return Measured(value=value, how="library", notes=(whose,))
     except AcclimateError as error:
-        return Computed(value=None, notes=(str(error).splitlines()[0],))
+        return _counted(None, str(error).splitlines()[0])
     if cell.model == "paper:alexnet" and cell.shift is not None:
         stored = {**ALEXNET_CORRUPTIONS, **ALEXNET_DOMAINS}[cell.shift]
         copied = "copied from the paper, not measured: what acclimate's mCE and mDE divide by"
-        return Computed(value=stored, how="library", notes=(copied,))
+        return Measured(value=stored, how="library", notes=(copied,))
     return None
+
+
+def _counted(value: float | None, *notes: str) -> Measured:
+    return Measured(value=value, how="counted", notes=notes)
 
 
 @cache
@@ -86,15 +78,7 @@ def _model(spec: str) -> nn.Module:
         return outline(spec).model
 
 
-def _adapted(cell: Cell) -> int:
-    if cell.recipe in (None, UNADAPTED):
-        return 0
-    model = _model(str(cell.model))
-    selected = set(get_recipe(str(cell.recipe), dict(cell.options)).selector.names(model))
-    return sum(p.numel() for name, p in model.named_parameters() if name in selected)
-
-
-def extra_cells(table: Table, *, count: int = 40) -> Iterator[tuple[Cell, Computed]]:
+def extra_cells(table: Table, *, count: int = 40) -> Iterator[tuple[Cell, Measured]]:
     """What the ``settings`` of a figure name, as cells of their own.
 
     Args:
@@ -111,20 +95,19 @@ def extra_cells(table: Table, *, count: int = 40) -> Iterator[tuple[Cell, Comput
         if name not in figures:
             raise unknown_name("figure of the theory", name, figures)
         for settings in figures[name]:
-            for loss, stop_gradient in _LOSSES.items():
-                small = replace(settings, count=count)
+            for method, stop_gradient in METHODS.items():
                 cell = Cell(
                     table=table.label,
-                    row=f"two-point model, {loss}, learning rate {settings.lr:g}",
+                    row=f"two-point model, {method}, learning rate {settings.lr:g}",
                     column="temperatures that collapse",
                     metric="collapse",
                 )
-                yield cell, _simulated(small, stop_gradient=stop_gradient)
+                yield cell, _simulated(replace(settings, count=count), stop_gradient=stop_gradient)
     if "rank_correlations" in table.settings:
         yield from _correlations(table)
 
 
-def _simulated(settings: Settings, *, stop_gradient: bool) -> Computed:
+def _simulated(settings: Settings, *, stop_gradient: bool) -> Measured:
     """The share of the grid that collapses."""
     found = run_grid(settings, stop_gradient=stop_gradient)
     off = np.abs(deviation(found.collapsed, settings, stop_gradient=stop_gradient))
@@ -133,7 +116,7 @@ def _simulated(settings: Settings, *, stop_gradient: bool) -> Computed:
     if len(seen):
         grid += f"; the edge is {float(np.median(seen)):.1f} cells off the line (median)"
     flipped = 100 * float(found.flipped.mean())
-    return Computed(
+    return Measured(
         value=100 * float(found.collapsed.mean()),
         how="simulated",
         notes=(
@@ -143,7 +126,7 @@ def _simulated(settings: Settings, *, stop_gradient: bool) -> Computed:
     )
 
 
-def _correlations(table: Table) -> Iterator[tuple[Cell, Computed]]:
+def _correlations(table: Table) -> Iterator[tuple[Cell, Measured]]:
     source = find_table(table.settings["rank_correlations"])
     columns: dict[str, list[float]] = defaultdict(list)
     for cell in source.cells:
@@ -161,4 +144,4 @@ def _correlations(table: Table) -> Iterator[tuple[Cell, Computed]]:
             published=printed,
         )
         note = f"from the errors printed in {source.label}, {found.models} models"
-        yield cell, Computed(value=found.mean, notes=(note,))
+        yield cell, _counted(found.mean, note)

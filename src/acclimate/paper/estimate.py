@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +36,9 @@ _EPOCH = 4  # forward and backward, and the score afterwards
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Seconds for what is to be run.
+    """Seconds for so many jobs, of those whose model is known; None where none is.
 
-    Attributes:
-        seconds: of the jobs whose model is known; None where none is.
-        jobs: how many are to be run.
-        unknown: models of which nothing is known.
-        measured: models that were timed for it, and have no results yet.
-        workers: how many run at once.
+    ``unknown`` are models of which nothing is known, ``measured`` those that were timed for it.
     """
 
     seconds: float | None
@@ -78,14 +73,10 @@ def estimate(
     workers: int = 1,
     time_image: Callable[[Job], float | None] | None = None,
 ) -> Estimate:
-    """Seconds for jobs, from results that are there.
+    """Seconds for jobs, from results of the same models.
 
-    Args:
-        jobs: what is to be run.
-        results: of any jobs; those of the same model count.
-        workers: how many jobs run at once.
-        time_image: seconds for one image forward through a job's model, where there are no
-            results; None where that cannot be timed.
+    ``time_image`` takes a job of a model without results and returns the seconds for one image
+    forward through it, or None where that cannot be timed.
 
     >>> job = Job(model="acclimate:digits", dataset="mnist", recipe="none", images=100)
     >>> done = Result(job=job, record={"seconds": 2.0, "images": 100})
@@ -93,23 +84,23 @@ def estimate(
     >>> print(estimate([longer], [done]))
     1 job to run, about 3 min
     """
-    rates, timed = _rates_of(results), []
-    by_model: dict[str, list[Job]] = defaultdict(list)
+    rates, timed, unknown = _rates_of(results), [], []
+    by_model: dict[str, float] = defaultdict(float)
     for job in jobs:
-        by_model[job.model].append(job)
-    seconds, unknown = 0.0, []
-    for model, those in by_model.items():
-        rate = rates.get(model)
-        if rate is None and time_image is not None:
-            rate = time_image(those[0])
-            timed += [model] if rate is not None else []
+        by_model[job.model] += work_of(job)
+    for model in by_model:
+        if model in rates:
+            continue
+        first = next(job for job in jobs if job.model == model)
+        rate = None if time_image is None else time_image(first)
         if rate is None:
             unknown.append(model)
         else:
-            seconds += rate * sum(map(work_of, those))
-    known = len(by_model) > len(unknown)
+            timed.append(model)
+            rates[model] = rate
+    seconds = sum(rates[model] * work for model, work in by_model.items() if model in rates)
     return Estimate(
-        seconds=seconds / max(1, min(workers, len(jobs))) if known else None,
+        seconds=seconds / max(1, min(workers, len(jobs))) if len(by_model) > len(unknown) else None,
         jobs=len(jobs),
         unknown=tuple(unknown),
         measured=tuple(timed),
@@ -117,7 +108,7 @@ def estimate(
     )
 
 
-def _rates_of(results: Iterable[Result]) -> Mapping[str, float]:
+def _rates_of(results: Iterable[Result]) -> dict[str, float]:
     """Seconds for one image once forward through each model, with all that is around it."""
     took: dict[str, float] = defaultdict(float)
     work: dict[str, float] = defaultdict(float)

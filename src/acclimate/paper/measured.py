@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import Literal, NamedTuple
 
-from acclimate.bench.job import Job
 from acclimate.bench.record import Result
 from acclimate.bench.selection import leave_one_out, place_of, settings_of
 from acclimate.metrics import CORRUPTIONS, DEV_CORRUPTIONS, mce, mde
@@ -24,19 +23,23 @@ _NOTES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was measured for a cell.
+    """The number of a cell, from runs or without.
 
     Attributes:
         value: None where something is missing.
+        how: "measured" in runs, "counted" from a model or the label map, "simulated" with the
+            two-point model; "library" where it is a number that the library goes by, which
+            compares the library with the paper and measures nothing.
         std: the deviation, and ``over`` what: seeds or corruptions.
         missing: what is not there, in words.
         setting: of a search, what was best.
         series: of a figure by epochs, the number after each.
         images: labelled images behind one seed's number.
-        notes: those of the runs.
+        notes: what one should know.
     """
 
     value: float | None
+    how: Literal["measured", "counted", "library", "simulated"] = "measured"
     std: float | None = None
     over: str | None = None
     missing: str = ""
@@ -54,38 +57,39 @@ def measured(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
     'nothing was to be run'
     """
     cell = plan.cell
-    if not plan.tries:
-        return Measured(value=None, missing="nothing was to be run")
-    if missing := _missing(plan.jobs, results):
+    if missing := _missing(plan, results):
         return Measured(value=None, missing=missing)
     readings = [
-        _Reading(cell=cell, tried=each, results=results, epoch=epoch)
+        reading
         for each in plan.tries
         for epoch in each.epochs or (None,)
+        if (reading := _read(cell, each, results, epoch)) is not None
     ]
-    known = {each.value: each for each in reversed(readings) if each.value is not None}
-    if not known:
+    if not readings:
         older = "; stored by an older version, another --store runs them anew"
         more = older if cell.metric in _THROUGH_THE_MAP else ""
         return Measured(value=None, missing=f"the runs have no {cell.metric}{more}")
     if cell.chosen_on == ON_OTHERS:
         return _chosen_on_others(plan, results)
-    value = max(known) if cell.metric == "accuracy" else min(known)
-    best = known[value]
-    std, over = best.spread
-    return Measured(
-        value=value,
-        std=std,
-        over=over,
-        setting=_setting(plan, best),
-        series=_series(best),
-        images=_images(best.tried, results),
-        notes=_notes(best.tried, results),
-    )
+    sign = -1 if cell.metric == "accuracy" else 1
+    best = min(readings, key=lambda reading: sign * reading.value)
+    found = _of_runs(best.tried, results)
+    searched = cell.search and (len(plan.tries) > 1 or best.epoch is not None)
+    if searched:
+        options = {name: best.tried.options[name] for name in cell.search}
+        options |= {} if best.epoch is None else {"epochs": best.epoch}
+        found = replace(found, setting=", ".join(f"{k} {v}" for k, v in options.items()))
+    # Where the paper draws a line over epochs: its points.
+    if cell.published is None and not cell.diverged and cell.epochs and cell.metric == "error":
+        points = (_read(cell, best.tried, results, n) for n in range(1, cell.epochs + 1))
+        found = replace(found, series=tuple(each.value for each in points if each is not None))
+    return replace(found, value=best.value, std=best.std, over=best.over)
 
 
-def _missing(jobs: Sequence[Job], results: Mapping[str, Result]) -> str:
-    keys = list(dict.fromkeys(job.key for job in jobs))
+def _missing(plan: CellPlan, results: Mapping[str, Result]) -> str:
+    if not plan.tries:
+        return "nothing was to be run"
+    keys = list(dict.fromkeys(job.key for job in plan.jobs))
     failed = [results[key] for key in keys if key in results and results[key].status == "failed"]
     absent = sum(key not in results for key in keys)
     words = []
@@ -96,49 +100,37 @@ def _missing(jobs: Sequence[Job], results: Mapping[str, Result]) -> str:
     return "; ".join(words)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Reading:
-    """The results of one setting, read off after an epoch or, where that is None, at the end."""
+class _Reading(NamedTuple):
+    """The mean over seeds of one setting, after an epoch or, where that is None, at the end."""
 
-    cell: Cell
     tried: Try
-    results: Mapping[str, Result]
     epoch: int | None
+    value: float
+    std: float | None = None
+    over: str | None = None
 
-    @cached_property
-    def by_seed(self) -> Mapping[int, Shifts]:
-        """For each seed the numbers by corruption and severity; empty where one is missing."""
-        found = []
-        for job in self.tried.jobs:
-            result = self.results[job.key]
-            number = _number(self.cell, result, self.epoch)
-            if number is None:
-                return {}
-            found.append((job.seed, result.corruption, job.severity, number))
-        return by_seeds(found)
 
-    @cached_property
-    def values(self) -> list[float]:
-        """One for each seed."""
-        values = [_mean(self.cell, shifts) for shifts in self.by_seed.values()]
-        known = [value for value in values if value is not None]
-        return known if len(known) == len(values) else []
-
-    @property
-    def value(self) -> float | None:
-        """The mean over seeds."""
-        return mean(self.values) if self.values else None
-
-    @property
-    def spread(self) -> tuple[float | None, str | None]:
-        """The deviation, and over what."""
-        if len(self.values) > 1:
-            return spread(self.values), "seeds"
-        if self.cell.metric not in _SPREAD_OVER_SHIFTS or self.cell.shift is None:
-            return None, None
-        shifts = [shift for seed in self.by_seed.values() for shift in seed.values()]
-        numbers = [number for severities in shifts for number in severities.values()]
-        return (spread(numbers), "corruptions") if len(numbers) > 1 else (None, None)
+def _read(
+    cell: Cell, tried: Try, results: Mapping[str, Result], epoch: int | None
+) -> _Reading | None:
+    """What the results of a setting come to; None where a number is missing."""
+    found = []
+    for job in tried.jobs:
+        result = results[job.key]
+        number = _number(cell, result, epoch)
+        if number is None:
+            return None
+        found.append((job.seed, result.corruption, job.severity, number))
+    seeds = by_seeds(found)
+    values = [value for shifts in seeds.values() if (value := _mean(cell, shifts)) is not None]
+    if not values or len(values) < len(seeds):
+        return None
+    reading = _Reading(tried, epoch, mean(values))
+    if len(values) > 1:
+        return reading._replace(std=spread(values), over="seeds")
+    if cell.metric in _SPREAD_OVER_SHIFTS and cell.shift is not None and len(found) > 1:
+        return reading._replace(std=spread([each[-1] for each in found]), over="corruptions")
+    return reading
 
 
 def _number(cell: Cell, result: Result, epoch: int | None) -> float | None:
@@ -153,9 +145,7 @@ def _number(cell: Cell, result: Result, epoch: int | None) -> float | None:
     error = result.error if epoch is None else result.after_epoch(epoch)
     if result.job.forgetting:
         error = result.record.forgetting.after
-    if error is None:
-        return None
-    return 100 - error if cell.metric == "accuracy" else error
+    return 100 - error if cell.metric == "accuracy" and error is not None else error
 
 
 def _mean(cell: Cell, shifts: Shifts) -> float | None:
@@ -179,41 +169,21 @@ def _chosen_on_others(plan: CellPlan, results: Mapping[str, Result]) -> Measured
     known: Shifts = {n: {None: error} for n, error in errors.items() if error is not None}
     if len(known) < len(names):
         return Measured(value=None, missing="nothing could be chosen on the other domains")
-    return Measured(
-        value=_mean(plan.cell, known),
-        setting="what is best on the other domains, for each",
-        images=_images(plan.tries[0], results),
-        notes=_notes(plan.tries[0], results),
-    )
+    setting = "what is best on the other domains, for each"
+    found = _of_runs(plan.tries[0], results)
+    return replace(found, value=_mean(plan.cell, known), setting=setting)
 
 
-def _setting(plan: CellPlan, best: _Reading) -> str:
-    if not plan.cell.search or (len(plan.tries) == 1 and best.epoch is None):
-        return ""
-    options = {name: best.tried.options[name] for name in plan.cell.search}
-    if best.epoch is not None:
-        options["epochs"] = best.epoch
-    return ", ".join(f"{name} {value}" for name, value in options.items())
-
-
-def _series(best: _Reading) -> tuple[float, ...]:
-    """Where the paper draws a line over epochs: its points."""
-    cell = best.cell
-    if cell.published is not None or cell.diverged or not cell.epochs or cell.metric != "error":
-        return ()
-    points = [replace(best, epoch=epoch).value for epoch in range(1, cell.epochs + 1)]
-    return tuple(point for point in points if point is not None)
-
-
-def _images(each: Try, results: Mapping[str, Result]) -> int | None:
-    first = each.jobs[0].seed
-    counts = [results[job.key].record.labelled for job in each.jobs if job.seed == first]
+def _of_runs(tried: Try, results: Mapping[str, Result]) -> Measured:
+    """The labelled images of one seed, and the notes of the runs."""
+    records = [(job.seed, results[job.key].record) for job in tried.jobs]
+    counts = [record.labelled for seed, record in records if seed == records[0][0]]
     known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
-
-
-def _notes(each: Try, results: Mapping[str, Result]) -> tuple[str, ...]:
-    notes = dict.fromkeys(note for job in each.jobs for note in results[job.key].record.notes)
+    notes = list(dict.fromkeys(note for _, record in records for note in record.notes))
     more = len(notes) - _NOTES
     rest = [f"and {counted(more, 'more note')} in the store"] if more > 0 else []
-    return (*list(notes)[:_NOTES], *rest)
+    return Measured(
+        value=None,
+        images=sum(known) if len(known) == len(counts) else None,
+        notes=(*notes[:_NOTES], *rest),
+    )

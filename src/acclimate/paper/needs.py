@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -17,28 +18,16 @@ from acclimate.models.paper import find_record
 from acclimate.paper.tables import Cell, Table, tables
 
 __all__ = [
-    "Available",
-    "Lack",
-    "Place",
-    "clean_lack",
-    "fill_path",
-    "find_place",
-    "weights_lack",
+    "Available", "Lack", "Place", "clean_lack", "fill_path", "find_place", "weights_lack",
     "weights_note",
-]
+]  # fmt: skip
 
 Kind: TypeAlias = Literal["data", "weights", "tune", "unstated", "predictions", "scope", "others"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lack:
-    """One thing that keeps a cell from being measured.
-
-    Attributes:
-        kind: what sort of thing.
-        what: its name.
-        how: how to get it, in a line.
-    """
+    """One thing that keeps a cell from being measured, and how to get it, in a line."""
 
     kind: Kind
     what: str
@@ -75,32 +64,28 @@ class Available(AvailableData):
                 )
         cells = [cell for table in asked for cell in table.to_run if cell.model]
         for key, path in self.weights.items():
-            _check_weights(key, path, cells)
+            varies = "{shift}" in path or "{severity}" in path
+            if not varies and not Path(path).expanduser().is_file():
+                raise AcclimateError(f"no weights file {path}; check --weights {key}=FILE")
+            fit = [cell for cell in cells if _rank(key, cell) is not None]
+            if cells and not fit:
+                known = dict.fromkeys(str(cell.model) for cell in cells)
+                raise AcclimateError(
+                    f"--weights {key}=...: no model and no row of what is asked for is called "
+                    f"{key!r}; models: {', '.join(known)}"
+                )
+            meant = {(cell.model, cell.weights) for cell in fit}
+            if len(meant) > 1:
+                rows = dict.fromkeys(cell.row for cell in fit)
+                raise AcclimateError(
+                    f"--weights {key}=... is meant for {len(meant)} different weights; say for "
+                    f"which row, with wildcards if you like: {'; '.join(rows)}"
+                )
 
     def file(self, cell: Cell) -> str | None:
         """The weights file for a cell: that of its row rather than that of its model."""
         ranked = [(rank, key) for key in self.weights if (rank := _rank(key, cell)) is not None]
         return self.weights[min(ranked)[1]] if ranked else None
-
-
-def _check_weights(key: str, path: str, cells: Sequence[Cell]) -> None:
-    varies = "{shift}" in path or "{severity}" in path
-    if not varies and not Path(path).expanduser().is_file():
-        raise AcclimateError(f"no weights file {path}; check --weights {key}=FILE")
-    fit = [cell for cell in cells if _rank(key, cell) is not None]
-    if cells and not fit:
-        known = dict.fromkeys(str(cell.model) for cell in cells)
-        raise AcclimateError(
-            f"--weights {key}=...: no model and no row of what is asked for is called "
-            f"{key!r}; models: {', '.join(known)}"
-        )
-    meant = dict.fromkeys((cell.model, cell.weights) for cell in fit)
-    if len(meant) > 1:
-        rows = dict.fromkeys(cell.row for cell in fit)
-        raise AcclimateError(
-            f"--weights {key}=... is meant for {len(meant)} different weights; say for which "
-            f"row, with wildcards if you like: {'; '.join(rows)}"
-        )
 
 
 def _rank(key: str, cell: Cell) -> int | None:
@@ -173,34 +158,25 @@ def weights_lack(
     cell: Cell, file: str | None, shifts: tuple[str, ...], severities: tuple[int, ...]
 ) -> Lack | None:
     """What is missing to fill a cell's model; None where it is filled, or a library fetches it."""
-    how = _weights_missing(cell, file, shifts, severities)
-    return None if how is None else Lack(kind="weights", what=str(cell.model), how=how)
-
-
-def _weights_missing(
-    cell: Cell, file: str | None, shifts: tuple[str, ...], severities: tuple[int, ...]
-) -> str | None:
     model, weights = str(cell.model), cell.weights or ""
     for_each_shift = "SHIFT" in weights
-    if file is not None:
-        if for_each_shift and "{shift}" not in file:
-            return f"of a model for each shift: put {{shift}} into the path, got {file}"
-        paths = (
-            fill_path(file, shift=shift, severity=severity)
-            for shift in shifts or (None,)
-            for severity in severities or (None,)
-        )
+    how = None
+    if file is not None and for_each_shift and "{shift}" not in file:
+        how = f"of a model for each shift: put {{shift}} into the path, got {file}"
+    elif file is not None:
+        parts = product(shifts or (None,), severities or (None,))
+        paths = (fill_path(file, shift=shift, severity=severity) for shift, severity in parts)
         absent = next((path for path in paths if not Path(path).expanduser().is_file()), None)
-        return None if absent is None else f"no file {absent}"
-    if weights:
+        how = None if absent is None else f"no file {absent}"
+    elif weights:
         made = weights.startswith("acclimate ")
         get = f"make them with {weights} --model {model}" if made else f"get {weights}"
         in_path = "; FILE has {shift} in it" if for_each_shift else ""
-        return f"{get}, then --weights '{cell.row}=FILE'{in_path}"
-    if model.startswith("paper:") and (record := find_record(model)).weights == "file":
+        how = f"{get}, then --weights '{cell.row}=FILE'{in_path}"
+    elif model.startswith("paper:") and (record := find_record(model)).weights == "file":
         source = record.files[0] if record.files else record.page
-        return f"get {source}, then --weights {model}=FILE"
-    return None
+        how = f"get {source}, then --weights {model}=FILE"
+    return None if how is None else Lack(kind="weights", what=model, how=how)
 
 
 def weights_note(cell: Cell, file: str | None) -> str | None:

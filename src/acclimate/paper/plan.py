@@ -31,19 +31,9 @@ from acclimate.paper.tables import Cell, Table
 from acclimate.presets import find_preset
 
 __all__ = [
-    "NO_RUN",
-    "ON_OTHERS",
-    "CellPlan",
-    "Scope",
-    "TablePlan",
-    "Try",
-    "chosen_for",
-    "jobs_of",
-    "longest_runs",
-    "plan_cell",
-    "plan_tables",
-    "read_choices",
-]
+    "NO_RUN", "ON_OTHERS", "CellPlan", "Scope", "TablePlan", "Try", "chosen_for", "jobs_of",
+    "longest_runs", "plan_cell", "plan_tables", "read_choices",
+]  # fmt: skip
 
 NO_RUN = {"parameters", "adapted parameters", "classes", "optimizer.lr", "batch_size", "epochs"}
 """Metrics that are counted, or known to the library; nothing is run for them."""
@@ -93,17 +83,14 @@ class Scope:
     @property
     def words(self) -> str:
         """What is left out, for every line of the output; empty where nothing is."""
-        parts = []
-        if self.images is not None:
-            parts.append(f"{self.images:,} images a shift")
-        if self.severities != SEVERITIES:
-            many = "severities" if len(self.severities) > 1 else "severity"
-            parts.append(f"{many} {', '.join(map(str, self.severities))} only")
-        if self.shifts:
-            parts.append(f"{', '.join(self.shifts)} only")
-        if self.incomplete:
-            parts.append("data sets with gaps allowed")
-        return ", ".join(parts)
+        many = "severities" if len(self.severities) > 1 else "severity"
+        parts = {
+            f"{self.images or 0:,} images a shift": self.images is not None,
+            f"{many} {', '.join(map(str, self.severities))} only": self.severities != SEVERITIES,
+            f"{', '.join(self.shifts)} only": self.shifts,
+            "data sets with gaps allowed": self.incomplete,
+        }
+        return ", ".join(words for words, left_out in parts.items() if left_out)
 
     def to_dict(self) -> dict[str, Any] | None:
         """Plain values, for JSON; None where nothing is left out."""
@@ -112,12 +99,9 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class Try:
-    """One setting of a cell's options, and the jobs that measure it.
+    """One setting of a cell's options, and a job for every shift, severity and seed.
 
-    Attributes:
-        options: of the recipe.
-        epochs: after which of a run's epochs errors are read off; empty for the end of the run.
-        jobs: one for every shift, severity and seed.
+    Errors are read off after each of the ``epochs``, or where there are none at the end of a run.
     """
 
     options: Mapping[str, Value]
@@ -127,13 +111,10 @@ class Try:
 
 @dataclass(frozen=True, kw_only=True)
 class CellPlan:
-    """A cell, and what is run for it.
+    """A cell, and what is run for it: one try, or those of a search, of which the best counts.
 
-    Attributes:
-        cell: the number of the paper.
-        tries: one, or one for each setting of a search of which the best counts.
-        lacks: what is missing; then there are no tries.
-        notes: what differs from what the paper did.
+    ``lacks`` is what is missing, and then there are no tries; ``notes`` tell what differs from what
+    the paper did.
     """
 
     cell: Cell
@@ -176,28 +157,25 @@ def plan_tables(
     """What is run for tables. Cells that differ in their epochs alone share a run."""
     scope = scope or Scope()
     longest = longest_runs(cell for table in tables for cell in table.to_run)
+
+    def planned(cell: Cell) -> CellPlan:
+        return plan_cell(cell, available=available, scope=scope, choices=choices, longest=longest)
+
     return [
-        TablePlan(
-            table=table,
-            cells=tuple(
-                plan_cell(cell, available=available, scope=scope, choices=choices, longest=longest)
-                for cell in table.cells
-            ),
-            scope=scope,
-        )
+        TablePlan(table=table, cells=tuple(map(planned, table.cells)), scope=scope)
         for table in tables
     ]
 
 
 def jobs_of(plans: Iterable[TablePlan]) -> list[Job]:
     """The jobs of tables, each once, those that share model and images next to each other."""
+
+    def shared(job: Job) -> tuple[str, ...]:
+        weights = "" if job.weights is None else job.weights.sha256
+        return (job.model, weights, job.dataset, job.split or "", job.shift or "", job.recipe)
+
     jobs = {job.key: job for plan in plans for cell in plan.cells for job in cell.jobs}
-    return sorted(jobs.values(), key=_shared)
-
-
-def _shared(job: Job) -> tuple[str, ...]:
-    weights = "" if job.weights is None else job.weights.sha256
-    return (job.model, weights, job.dataset, job.split or "", job.shift or "", job.recipe)
+    return sorted(jobs.values(), key=shared)
 
 
 def longest_runs(cells: Iterable[Cell]) -> dict[Hashable, int]:
@@ -230,12 +208,8 @@ def plan_cell(
 ) -> CellPlan:
     """The jobs of a cell, with what is available.
 
-    Args:
-        cell: of a table of the paper.
-        available: the data and weights there are.
-        scope: what is left out.
-        choices: hyper-parameters chosen beforehand.
-        longest: runs of which this cell's epochs are a part, from `longest_runs`.
+    ``choices`` are hyper-parameters chosen beforehand, ``longest`` the runs of which this cell's
+    epochs are a part, from `longest_runs`.
 
     >>> from acclimate.paper.tables import find_table
     >>> plan = plan_cell(find_table("tbl:groupnorm").cells[2], available=Available())
@@ -264,17 +238,30 @@ def plan_cell(
         for name in shifts
         for severity in ([f":{s}" for s in severities] or [""])
     ]
+    first = Job(
+        model=str(cell.model),
+        dataset=place.dataset,
+        recipe=str(cell.recipe),
+        images=scope.images,
+        split=place.split,
+        # Adapted to one data set and scored on another, even where one is made from the other.
+        forgetting=cell.scored_on is not None and cell.scored_on != cell.dataset,
+    )
+    adapts = cell.recipe != UNADAPTED
+    seeds = range(cell.seeds if adapts else 1)  # nothing is drawn where nothing is adapted
+    shifted = [replace(first, shift=shift) for shift in job_shifts(place.dataset, every)]
+    jobs = [
+        replace(job, seed=seed, weights=_weights(file, job)) for job in shifted for seed in seeds
+    ]
+
+    def tried(each: Try) -> Try:
+        options = tuple(each.options.items()) if adapts else ()
+        return replace(each, jobs=tuple(replace(job, options=options) for job in jobs))
+
     return CellPlan(
         cell=cell,
-        tries=tuple(
-            replace(each, jobs=_jobs(cell, place, each, every, file, scope)) for each in tries
-        ),
-        notes=(
-            *_network_notes(cell),
-            *_image_notes(cell, place),
-            *_setting_notes(cell, tries, choices),
-            *filter(None, [weights_note(cell, file)]),
-        ),
+        tries=tuple(map(tried, tries)),
+        notes=_notes(cell, place, tries, choices, file),
     )
 
 
@@ -310,28 +297,6 @@ def _shifts(cell: Cell, scope: Scope) -> tuple[tuple[str, ...], tuple[int, ...]]
         return shifts, ()
     severities = tuple(s for s in scope.severities if cell.severity in (None, s))
     return (shifts, severities) if severities else ((), ())
-
-
-def _jobs(
-    cell: Cell, place: Place, each: Try, shifts: Sequence[str], file: str | None, scope: Scope
-) -> tuple[Job, ...]:
-    recipe = str(cell.recipe)
-    adapts = recipe != UNADAPTED
-    first = Job(
-        model=str(cell.model),
-        dataset=place.dataset,
-        recipe=recipe,
-        options=tuple(each.options.items()) if adapts else (),
-        images=scope.images,
-        split=place.split,
-        # Adapted to one data set and scored on another, even where one is made from the other.
-        forgetting=cell.scored_on is not None and cell.scored_on != cell.dataset,
-    )
-    shifted = [replace(first, shift=shift) for shift in job_shifts(place.dataset, shifts)]
-    seeds = range(cell.seeds if adapts else 1)  # nothing is drawn where nothing is adapted
-    return tuple(
-        replace(job, seed=seed, weights=_weights(file, job)) for job in shifted for seed in seeds
-    )
 
 
 def _weights(file: str | None, job: Job) -> Weights | None:
@@ -402,29 +367,26 @@ def _tries(cell: Cell, choices: Choices, longest: Longest) -> tuple[Try, ...] | 
     )
 
 
-def _network_notes(cell: Cell) -> list[str]:
+def _notes(
+    cell: Cell, place: Place, tries: Sequence[Try], choices: Choices, file: str | None
+) -> tuple[str, ...]:
+    """What differs from what the paper did, and where hyper-parameters come from."""
+    notes = []
     own = checkpoints().get(str(cell.model).removeprefix("acclimate:"))
-    if own is None:
-        return []
-    clean = f"{own.error:.1f} % error on {own.error_on}"
-    return [f"the network is this package's own ({clean}), not the paper's"]
-
-
-def _image_notes(cell: Cell, place: Place) -> list[str]:
-    if place.preset is None:
-        return []
-    frost = "; frost has textures of our own" if cell.shift in ("test", "frost") else ""
-    return [f"{cell.dataset} is made on the fly from {place.dataset}{frost}"]
+    if own is not None:
+        clean = f"{own.error:.1f} % error on {own.error_on}"
+        notes.append(f"the network is this package's own ({clean}), not the paper's")
+    if place.preset is not None:
+        frost = "; frost has textures of our own" if cell.shift in ("test", "frost") else ""
+        notes.append(f"{cell.dataset} is made on the fly from {place.dataset}{frost}")
+    if cell.recipe not in (None, UNADAPTED) and get_recipe(cell.recipe).learns:
+        notes += _setting_notes(cell, tries, choices)
+    return (*notes, *filter(None, [weights_note(cell, file)]))
 
 
 def _setting_notes(cell: Cell, tries: Sequence[Try], choices: Choices) -> list[str]:
-    """Where the hyper-parameters come from."""
-    if cell.recipe in (None, UNADAPTED):
-        return []
-    recipe = get_recipe(str(cell.recipe))
-    if not recipe.learns:
-        return []
-    notes, first = [], tries[0]
+    recipe, first = get_recipe(str(cell.recipe)), tries[0]
+    notes = []
     tried = sum(max(1, len(each.epochs)) for each in tries) if cell.search else 1
     if tried > 1:
         on_others = f"chosen on {ON_OTHERS}: best of {tried} settings there"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from acclimate.paper.comparison import Comparison, ComparisonRow
@@ -38,114 +38,82 @@ def latex(comparison: Comparison) -> str:
     return f"{title}\n{_table(comparison).latex()}"
 
 
-FORMATS: dict[str, Callable[[Comparison], str]] = {
-    "text": text,
-    "markdown": markdown,
-    "latex": latex,
-}
+FORMATS = {"text": text, "markdown": markdown, "latex": latex}
+
+
+def _title(comparison: Comparison) -> list[str]:
+    table, scope = comparison.table, comparison.scope
+    lines = [f"{table.label}: {table.title}", *([f"Note: {table.note}"] if table.note else [])]
+    if scope.small:
+        lines.append(f"SMALL VERSION ({scope.words}): no measured number below compares with a "
+                     "published one")  # fmt: skip
+    return lines
 
 
 def _table(comparison: Comparison) -> Table:
-    """Rows and footnotes. What a small version leaves out stands in every line."""
-    footnotes = _Footnotes()
+    """Rows and footnotes, printed once. What a small version leaves out stands in every line."""
+    numbers: dict[str, int] = {}
     small = [comparison.scope.words] if comparison.scope.small else []
-    rows = [[*_words(row, footnotes), *small] for row in comparison.rows]
+    rows = []
+    for row in comparison.rows:
+        notes = dict.fromkeys(_notes(row))
+        refer = [f"[{numbers.setdefault(note, len(numbers) + 1)}]" for note in notes]
+        rows.append([*_words(row), " ".join(refer), *small])
     header = [*_HEADER, *(["small version"] if small else [])]
-    return Table(rows, header, notes=footnotes.lines())
+    return Table(rows, header, notes=[f"[{number}] {note}" for note, number in numbers.items()])
 
 
-class _Footnotes:
-    """Words that many lines share, printed once, by number."""
-
-    def __init__(self) -> None:
-        self.words: dict[str, int] = {}
-
-    def refer(self, words: Iterable[str]) -> str:
-        """The numbers of some words, new ones where they are new."""
-        numbers = [self.words.setdefault(each, len(self.words) + 1) for each in words]
-        return " ".join(f"[{number}]" for number in dict.fromkeys(numbers))
-
-    def lines(self) -> list[str]:
-        return [f"[{number}] {words}" for words, number in self.words.items()]
+def _notes(row: ComparisonRow) -> list[str]:
+    return [
+        *(str(lack) for lack in row.lacks if row.status in ("missing", "library")),
+        *([row.missing] if row.missing and row.status == "incomplete" else []),
+        *([f"the paper: {row.erratum}"] if row.erratum else []),
+        *([f"± is over {row.std_over}"] if row.std_over else []),
+        *row.notes,
+    ]
 
 
-def _words(row: ComparisonRow, footnotes: _Footnotes) -> list[str]:
-    digits, spread = _digits(row), _spread_digits(row)
+def _words(row: ComparisonRow) -> list[str]:
+    """All that is printed of a row but its notes."""
+    of_any_size = not row.unit and row.metric != "rank correlation"
+    digits = None if of_any_size else min(2, max(1, _decimals(row.published)))
+    # As many as the paper prints of a deviation, which may be more than of its mean.
+    spread = max(_decimals(row.published_std), digits or 1)
     published = _number(row.published, digits) + _plus_minus(row.published_std, spread)
-    if row.diverged:
-        published = "diverged"
     measured = _number(row.measured, digits) + _plus_minus(row.measured_std, spread)
     if row.measured is None:
-        measured = row.status
-        if row.status == "can run":
-            measured += f", {counted(row.jobs, 'job')}"
+        more = f", {counted(row.jobs, 'job')}" if row.status == "can run" else ""
+        measured = f"{row.status}{more}"
     elif row.status not in ("measured", "counted"):
         measured += f" ({row.status})"
-    difference = row.difference
-    notes = [str(lack) for lack in row.lacks if row.status in ("missing", "library")]
-    notes += [row.missing] if row.missing and row.status == "incomplete" else []
-    notes += [f"the paper: {row.erratum}"] if row.erratum else []
-    notes += [f"± is over {row.std_over}"] if row.std_over else []
+    setting = f" at {row.setting}" if row.setting else ""
+    series = ", ".join(f"{point:.1f}" for point in row.series)
     return [
         row.row,
         row.column,
         row.metric + (f" {row.unit}" if row.unit else ""),
-        published,
-        " ".join([measured, *([f"at {row.setting}"] if row.setting else []), *_series(row)]),
-        "" if difference is None else _signed(difference, digits),
-        footnotes.refer([*notes, *row.notes]),
+        "diverged" if row.diverged else published,
+        measured + setting + (f" by epoch: {series}" if series else ""),
+        "" if row.difference is None else _number(row.difference, digits, sign="+"),
     ]
 
 
-def _series(row: ComparisonRow) -> list[str]:
-    if not row.series:
-        return []
-    return ["by epoch: " + ", ".join(f"{point:.1f}" for point in row.series)]
+def _decimals(printed: float | None) -> int:
+    return 0 if printed is None else len(f"{printed:g}".partition(".")[2])
 
 
-def _digits(row: ComparisonRow) -> int | None:
-    """Decimals to print; None where numbers are of any size."""
-    if not row.unit and row.metric != "rank correlation":
-        return None
-    printed = 0 if row.published is None else len(f"{row.published:g}".partition(".")[2])
-    return min(2, max(1, printed))
-
-
-def _spread_digits(row: ComparisonRow) -> int:
-    """Decimals of a deviation: as many as the paper prints, which may be more than of its mean."""
-    printed = 0 if row.published_std is None else len(f"{row.published_std:g}".partition(".")[2])
-    return max(printed, _digits(row) or 1)
-
-
-def _number(value: float | None, digits: int | None) -> str:
+def _number(value: float | None, digits: int | None, *, sign: str = "") -> str:
+    """With so many decimals; None where numbers are of any size."""
     if value is None:
         return "-"
-    if digits is None:
-        return f"{value:,.0f}" if value >= 1 else f"{value:g}"
-    return f"{value:.{digits}f}"
+    if digits is not None:
+        return f"{value:{sign}.{digits}f}"
+    whole = abs(value) >= 1 or (sign and not value)
+    return f"{value:{sign},.0f}" if whole else f"{value:{sign}g}"
 
 
 def _plus_minus(std: float | None, digits: int) -> str:
     return "" if std is None else f" ± {std:.{digits}f}"
-
-
-def _signed(value: float, digits: int | None) -> str:
-    if digits is None:
-        return f"{value:+,.0f}" if abs(value) >= 1 or not value else f"{value:+g}"
-    return f"{value:+.{digits}f}"
-
-
-def _title(comparison: Comparison) -> list[str]:
-    table = comparison.table
-    lines = [f"{table.label}: {table.title}"]
-    if table.note:
-        lines.append(f"Note: {table.note}")
-    if comparison.scope.small:
-        lines.append(
-            f"SMALL VERSION ({comparison.scope.words}): no measured number below compares with a "
-            "published one"
-        )
-    return lines
 
 
 def counts(rows: Sequence[ComparisonRow]) -> str:
@@ -159,17 +127,18 @@ def counts(rows: Sequence[ComparisonRow]) -> str:
 
 
 def list_plans(plans: Sequence[TablePlan]) -> str:
-    """One line for each: label, title, cells, how many can run here, what it needs.
+    """A line for each table: its cells, what can run here, and what it needs.
 
     >>> from acclimate.paper import Available, find_tables, plan_tables
     >>> plans = plan_tables(find_tables("tab:mapping"), available=Available())
     >>> print(list_plans(plans))
     tab:mapping  How many ImageNet ...  12 cells  all counted here  needs nothing
     """
-    rows = []
-    for plan in plans:
-        cells = counted(len(plan.cells), "cell")
-        rows.append([plan.table.label, plan.table.title, cells, _here(plan), _needs(plan)])
+    rows = [
+        [plan.table.label, plan.table.title, counted(len(plan.cells), "cell"), _here(plan),
+         _needs(plan)]
+        for plan in plans
+    ]  # fmt: skip
     return Table(rows).text()
 
 
@@ -193,7 +162,6 @@ def listed(plan: TablePlan) -> dict[str, Any]:
 
 
 def _here(plan: TablePlan) -> str:
-    simulated = "theory" in plan.table.settings
     if not plan.cells:
         return "simulated here"
     done = {"can run here": plan.can_run, "counted here": plan.counted}
@@ -201,20 +169,23 @@ def _here(plan: TablePlan) -> str:
         if number == len(plan.cells):
             return f"all {words}"
     parts = [f"{number} {words}" for words, number in done.items() if number]
-    parts = parts or ["none can run here"]
-    return ", ".join([*parts, *(["the theory is simulated"] if simulated else [])])
+    simulated = ["the theory is simulated"] if "theory" in plan.table.settings else []
+    return ", ".join([*(parts or ["none can run here"]), *simulated])
 
 
 def _needs(plan: TablePlan) -> str:
-    unstated = [each for each in plan.cells if any(e.kind == "unstated" for e in each.lacks)]
-    stated = [each for each in plan.cells if each not in unstated]
-    cells = [each.cell for each in stated if each.jobs or each.lacks]
-    run = [cell for cell in cells if not cell.published_only]
+    unstated = sum(any(lack.kind == "unstated" for lack in each.lacks) for each in plan.cells)
+    run = [
+        each.cell
+        for each in plan.cells
+        if (each.jobs or each.lacks) and not each.cell.published_only
+        and not any(lack.kind == "unstated" for lack in each.lacks)
+    ]  # fmt: skip
     names = sorted({name for cell in run for name in (cell.dataset, cell.scored_on) if name})
     models = sorted({cell.model for cell in run if cell.model})
     shown = models if len(models) <= 2 else [f"{len(models)} models"]
     words = "; ".join(", ".join(part) for part in (names, shown) if part)
     weights = len({(cell.model, cell.weights) for cell in run if cell.weights})
     files = f"; {counted(weights, 'weights file')}" if weights else ""
-    rest = f"; the settings of {counted(len(unstated), 'cell')} are not stated" if unstated else ""
+    rest = f"; the settings of {counted(unstated, 'cell')} are not stated" if unstated else ""
     return f"needs {words or 'nothing'}{files}{rest}"

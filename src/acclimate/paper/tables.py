@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -15,7 +15,6 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.metrics.published import (
     ALEXNET_CORRUPTIONS,
     ALEXNET_DOMAINS,
-    PublishedRow,
     published_corruptions,
     published_domains,
 )
@@ -173,19 +172,20 @@ def find_tables(name: str) -> list[Table]:
     >>> [table.label for table in find_tables("fig:2p*")]
     ['fig:2p-momentum', 'fig:2p-standard', 'fig:2p-weight']
     """
-    exact = [table for table in tables() if name in (table.label, *table.aliases)]
-    found = exact or [table for table in tables() if _matches(table, name)]
+    named = [(table, (table.label, *table.aliases)) for table in tables()]
+    found = [table for table, own in named if name in own]
+    found = found or [
+        table
+        for table, own in named
+        if any(fnmatchcase(form, name) for each in own for form in (each, _bare(each)))
+    ]
     if not found:
         known = [table.label for table in tables()]
         # A typo in a name without prefix is nearer to the labels without theirs.
-        names = known if ":" in name else list(map(_bare, known))
-        raise unknown_name("table of the paper", name, names)
+        raise unknown_name(
+            "table of the paper", name, known if ":" in name else [*map(_bare, known)]
+        )
     return found
-
-
-def _matches(table: Table, pattern: str) -> bool:
-    names = (table.label, *table.aliases)
-    return any(fnmatchcase(form, pattern) for name in names for form in (name, _bare(name)))
 
 
 def _bare(label: str) -> str:
@@ -210,33 +210,21 @@ def only_cells(
     >>> [cell.column for cell in only_cells(find_tables("groupnorm"), rows=["*GN"])[0].cells]
     ['parameters', 'w/o adapt', 'RPL', 'ENT']
     """
-    if not rows and not columns:
-        return list(tables)
-    wanted = (("row", rows), ("column", columns))
-    found = [
-        replace(
-            table,
-            cells=tuple(
-                cell
-                for cell in table.cells
-                if all(_any(getattr(cell, what), patterns) for what, patterns in wanted)
-            ),
-        )
-        for table in tables
-    ]
-    if not any(table.cells for table in found):
-        for what, patterns in wanted:
-            known = dict.fromkeys(getattr(cell, what) for t in tables for cell in t.cells)
-            if not any(_any(name, patterns) for name in known):
-                raise AcclimateError(
-                    f"no {what} is called {' or '.join(patterns)}; there are: {'; '.join(known)}"
-                )
+    found = list(tables)
+    for what, patterns in {"row": rows, "column": columns}.items():
+        if not patterns:
+            continue
+        known = dict.fromkeys(getattr(cell, what) for table in tables for cell in table.cells)
+        fit = {name for name in known if any(fnmatchcase(name, each) for each in patterns)}
+        if not fit:
+            raise AcclimateError(
+                f"no {what} is called {' or '.join(patterns)}; there are: {'; '.join(known)}"
+            )
+        kept = (tuple(c for c in table.cells if getattr(c, what) in fit) for table in found)
+        found = [replace(t, cells=cells) for t, cells in zip(found, kept, strict=True) if cells]
+    if (rows or columns) and not found:
         raise AcclimateError("no cell has such a row and such a column")
-    return [table for table in found if table.cells]
-
-
-def _any(name: str, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+    return found
 
 
 def _table(entry: Entry, group: str, define: Entry) -> Table:
@@ -245,28 +233,22 @@ def _table(entry: Entry, group: str, define: Entry) -> Table:
         columns += define[column] if isinstance(column, str) else [column]
     shared = {key: value for key, value in entry.items() if key not in _NOT_OF_CELL}
     shared["table"] = entry["label"]
-    rows = entry.get("rows", ())
     return Table(
         **{key: entry[key] for key in _OF_TABLE if key in entry},
         group=group,
         aliases=tuple(entry.get("aliases", ())),
         settings=MappingProxyType(entry.get("settings", {})),
-        cells=tuple(cell for row in rows for cell in _cells(shared, row, columns)),
+        cells=tuple(cell for row in entry.get("rows", ()) for cell in _cells(shared, row, columns)),
     )
 
 
-def _cells(shared: Entry, row: Entry, columns: Sequence[Entry]) -> list[Cell]:
+def _cells(shared: Entry, row: Entry, columns: Sequence[Entry]) -> Iterator[Cell]:
     values = _values(shared, row, columns)
-    printed = values is not None
-    cells = []
     for column, value in zip(columns, values or [None] * len(columns), strict=True):
-        if printed and value is None:
+        if value is None and values is not None:
             continue  # an empty place
         own = value if isinstance(value, dict) else {"published": value}
-        if value == "diverged":
-            own = {"diverged": True}
-        cells.append(_cell(shared, row, column, own))
-    return cells
+        yield _cell(shared, row, column, {"diverged": True} if value == "diverged" else own)
 
 
 def _values(shared: Entry, row: Entry, columns: Sequence[Entry]) -> list[Any] | None:
@@ -276,7 +258,13 @@ def _values(shared: Entry, row: Entry, columns: Sequence[Entry]) -> list[Any] | 
         return row.get("values")
     if reuse == "alexnet":
         return [{**ALEXNET_CORRUPTIONS, **ALEXNET_DOMAINS}[row["shift"]]]
-    found = _published(shared["table"], *reuse)
+    model, recipe, *note = reuse
+    (found,) = (
+        each
+        for each in (*published_corruptions(), *published_domains())
+        if (each.label, each.model, each.recipe) == (shared["table"], model, recipe)
+        and each.note == "".join(note)
+    )
     errors: list[Any] = [
         found.errors[column["shift"]] for column in columns if column.get("shift") in found.errors
     ]
@@ -285,24 +273,17 @@ def _values(shared: Entry, row: Entry, columns: Sequence[Entry]) -> list[Any] | 
     return [*errors, found.printed, *row.get("values", ())]
 
 
-def _published(label: str, model: str, recipe: str, note: str = "") -> PublishedRow:
-    asked = (label, model, recipe, note)
-    for row in (*published_corruptions(), *published_domains()):
-        if (row.label, row.model, row.recipe, row.note) == asked:
-            return row
-    raise unknown_name("published row", str(asked), ())
-
-
 def _cell(shared: Entry, row: Entry, column: Entry, own: Entry) -> Cell:
-    layers = [shared, column, row, own] if row.get("row_wins") else [shared, row, column, own]
+    row_wins = row.get("row_wins")
+    layers = [shared, column, row, own] if row_wins else [shared, row, column, own]
     merged: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for layer in layers:
         merged |= {key: value for key, value in layer.items() if key not in _NOT_INHERITED}
+        # Options add up. None, or those of a row that wins over its column, start anew.
         if "options" in layer:
-            # Options add up. None, or those of a row that wins over its column, start anew.
-            anew = layer["options"] is None or (layer is row and row.get("row_wins"))
-            options = dict(layer["options"] or {}) if anew else {**options, **layer["options"]}
+            anew = layer["options"] is None or (row_wins and layer is row)
+            options = {**({} if anew else options), **(layer["options"] or {})}
     search = {key: tuple(tried) for key, tried in merged.pop("search", {}).items()}
     merged |= {"options": MappingProxyType(options), "search": MappingProxyType(search)}
     return Cell(**merged)

@@ -17,6 +17,7 @@ from acclimate.parts.base import (
     Part,
     Step,
     check_range,
+    option,
 )
 from acclimate.parts.filters import Confidence, EntropyMargin, Everything, Filter, ReliableDiverse
 from acclimate.parts.normalization import BatchStatistics, Mixture, Normalization, Running, Source
@@ -87,6 +88,7 @@ __all__ = [
     "check_range",
     "entropy",
     "generalized_cross_entropy",
+    "option",
     "reset_to_source",
     "tempered_cross_entropy",
 ]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +27,16 @@ __all__ = [
     "Need",
     "Part",
     "Step",
+    "check_options",
     "check_range",
+    "option",
     "part_class",
     "part_kind",
 ]
 
 Need = Literal["features"]
 Closure = Callable[[], Tensor]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,9 @@ class Part:
     """Whether each step is the same work on the device, with all that is remembered changed in
     place and nothing read back: only then may a step be captured and replayed. A class says so for
     itself; what inherits from it must say so again."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model this part cannot work with (an AcclimateError with the reason)."""
@@ -144,6 +150,38 @@ def part_kind(slot: str, part: Part) -> str:
     cls = type(part)
     names = (name for name in PARTS[slot] if PARTS[slot][name] is cls)
     return next(names, f"py:{cls.__module__}:{cls.__qualname__}")
+
+
+def option(
+    default: T,
+    *,
+    low: float,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> T:
+    """A field of a part with its range, as :func:`check_range` takes it; subclasses keep it.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Doubtful(Part):
+    ...     threshold: float = option(0.5, low=0, high=1)
+    >>> Doubtful(threshold=2)
+    Traceback (most recent call last):
+    acclimate.errors.AcclimateError: expected threshold >= 0 and <= 1, got 2
+    """
+    allowed = {"low": low, "high": high, "open_low": open_low, "open_high": open_high}
+    return field(default=default, metadata={"range": allowed})
+
+
+def check_options(options: Any) -> None:
+    """Refuse a dataclass with a field outside the range that it, or one it overrides, has."""
+    ranges: dict[str, Any] = {}
+    for cls in reversed(type(options).__mro__):
+        for name, each in vars(cls).get("__dataclass_fields__", {}).items():
+            if "range" in each.metadata:
+                ranges[name] = each.metadata["range"]
+    for name, allowed in ranges.items():
+        check_range(options, name, **allowed)
 
 
 def check_range(

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate import parallel
-from acclimate.parts.base import PARTS, LearnerLike, Part, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Part, Step, option
 from acclimate.parts.objectives import entropy
 
 __all__ = ["Confidence", "EntropyMargin", "Everything", "Filter", "ReliableDiverse"]
@@ -35,10 +35,7 @@ class Everything(Filter):
 class Confidence(Filter):
     """Images whose teacher is more confident than a threshold: max_j p^t(j|x) > threshold."""
 
-    threshold: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_range(self, "threshold", low=0, high=1)
+    threshold: float = option(0.5, low=0, high=1)
 
     def weights(self, state: Any, step: Step) -> Tensor:
         """1 for the confident, 0 for the rest."""
@@ -51,10 +48,7 @@ class Confidence(Filter):
 class EntropyMargin(Filter):
     """Images whose entropy lies below ``margin`` times the largest one there is, log C."""
 
-    margin: float = 0.4
-
-    def __post_init__(self) -> None:
-        check_range(self, "margin", low=0)
+    margin: float = option(0.4, low=0)
 
     def weights(self, state: Any, step: Step) -> Tensor:
         """1 for the reliable, 0 for the rest."""
@@ -89,13 +83,8 @@ class ReliableDiverse(EntropyMargin):
     number of classes through these two for any other.
     """
 
-    max_similarity: float | None = None
-    momentum: float = 0.9
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "max_similarity", low=0, high=1)
-        check_range(self, "momentum", low=0, high=1)
+    max_similarity: float | None = option(None, low=0, high=1)
+    momentum: float = option(0.9, low=0, high=1)
 
     def prepare(self, learner: LearnerLike) -> MeanPrediction:
         """Nothing seen yet."""

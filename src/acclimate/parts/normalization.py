@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from acclimate.errors import AcclimateWarning
 from acclimate.models.layers import batch_norm_layers
-from acclimate.parts.base import PARTS, LearnerLike, Part, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Part, option
 from acclimate.parts.statistics import StatisticsControl
 
 __all__ = [
@@ -112,10 +112,7 @@ class Mixture(Normalization):
 
     steady = True
 
-    prior: float = 16.0
-
-    def __post_init__(self) -> None:
-        check_range(self, "prior", low=0)
+    prior: float = option(16.0, low=0)
 
     def batch_weight(self, images: int) -> float:
         """n / (N + n)."""
@@ -131,10 +128,7 @@ class Running(Normalization):
     holds the estimate itself.
     """
 
-    momentum: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_range(self, "momentum", low=0, high=1, open_low=True)
+    momentum: float = option(0.1, low=0, high=1, open_low=True)
 
     def batch_weight(self, images: int) -> float:
         """The momentum, whatever the batch size."""

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acclimate.parts.base import PARTS, Part, Step, check_range
+from acclimate.parts.base import PARTS, Part, Step, option
 
 __all__ = [
     "CrossEntropy",
@@ -85,13 +85,9 @@ class CrossEntropy(Objective):
 
     steady = True
 
-    student_temperature: float = 1.0
-    teacher_temperature: float = 1.0
+    student_temperature: float = option(1.0, low=0, open_low=True)
+    teacher_temperature: float = option(1.0, low=0)
     stop_gradient: bool = True
-
-    def __post_init__(self) -> None:
-        check_range(self, "student_temperature", low=0, open_low=True)
-        check_range(self, "teacher_temperature", low=0)
 
     def loss(self, state: Any, step: Step) -> Tensor:
         """Cross-entropy of the student against its teacher."""
@@ -111,10 +107,7 @@ class GeneralizedCrossEntropy(Objective):
 
     steady = True
 
-    q: float = 0.8
-
-    def __post_init__(self) -> None:
-        check_range(self, "q", low=0, high=1, open_low=True)
+    q: float = option(0.8, low=0, high=1, open_low=True)
 
     def loss(self, state: Any, step: Step) -> Tensor:
         """GCE of the student against the teacher's hard labels."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
-from acclimate.parts.base import PARTS, Closure, LearnerLike, Part, check_range
+from acclimate.parts.base import PARTS, Closure, LearnerLike, Part, option
 
 __all__ = ["SGD", "Adam", "Optimizer"]
 
@@ -24,12 +24,8 @@ class Optimizer(Part, ABC):
     the presets (see :mod:`acclimate.presets`), or 1e-3 where those are not used.
     """
 
-    lr: float | None = None
-    weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_range(self, "lr", low=0)
-        check_range(self, "weight_decay", low=0)
+    lr: float | None = option(None, low=0)
+    weight_decay: float = option(0.0, low=0)
 
     @abstractmethod
     def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
@@ -54,12 +50,11 @@ class SGD(Optimizer):
 
     steady = True
 
-    momentum: float = 0.9
+    momentum: float = option(0.9, low=0, high=1)
     nesterov: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(self, "momentum", low=0, high=1)
         if self.nesterov and self.momentum == 0:
             raise AcclimateError("nesterov needs momentum: expected momentum > 0, got 0")
 
@@ -81,13 +76,8 @@ class Adam(Optimizer):
 
     steady = True
 
-    beta1: float = 0.9
-    beta2: float = 0.999
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "beta1", low=0, high=1, open_high=True)
-        check_range(self, "beta2", low=0, high=1, open_high=True)
+    beta1: float = option(0.9, low=0, high=1, open_high=True)
+    beta2: float = option(0.999, low=0, high=1, open_high=True)
 
     def build(self, parameters: Iterable[nn.Parameter], *, lr: float) -> torch.optim.Optimizer:
         """torch.optim.AdamW (Adam itself when the weight decay is 0)."""

@@ -12,7 +12,7 @@ from acclimate.errors import AcclimateError
 from acclimate.models.layers import norm_kind
 from acclimate.models.outputs import find_classifier
 from acclimate.parts.adapters import insert_adapters, transformer_sublayers
-from acclimate.parts.base import PARTS, LearnerLike, Part, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Part, option
 
 __all__ = [
     "Adapters",
@@ -132,10 +132,7 @@ class Adapters(Selector):
     steady = True
 
     changes_architecture = True
-    width: int = 64
-
-    def __post_init__(self) -> None:
-        check_range(self, "width", low=1)
+    width: int = option(64, low=1)
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model without transformer blocks."""

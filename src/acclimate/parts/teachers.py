@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from acclimate.models.outputs import Outputs
-from acclimate.parts.base import PARTS, LearnerLike, Part, Step, check_range
+from acclimate.parts.base import PARTS, LearnerLike, Part, Step, option
 
 __all__ = ["Epoch", "Frozen", "Instant", "MovingAverage", "Teacher", "TeacherWeights"]
 
@@ -85,10 +85,7 @@ class MovingAverage(Frozen):
 
     steady = True
 
-    momentum: float = 0.999
-
-    def __post_init__(self) -> None:
-        check_range(self, "momentum", low=0, high=1)
+    momentum: float = option(0.999, low=0, high=1)
 
     def after_step(self, state: TeacherWeights, step: Step) -> None:
         """Move a little towards the student."""

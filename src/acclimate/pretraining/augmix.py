@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from acclimate.parts.base import check_range
+from acclimate.parts.base import option
 from acclimate.pretraining.methods import METHODS, Batch, Cropping, Forward
 
 __all__ = ["OPERATIONS", "AugMix", "augmix"]
@@ -44,14 +44,9 @@ class AugMix(Cropping):
     together.
     """
 
-    consistency: float = 12.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "consistency", low=0)
+    consistency: float = option(12.0, low=0)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy of the plain image plus ``consistency`` times the divergence."""
         plain = self.cropped(batch.images, batch)
         views = [plain, *(augmix(plain, batch.generator) for _ in range(2))]
         logits = forward(batch.normalize(torch.cat(views)))[0].float().chunk(3)

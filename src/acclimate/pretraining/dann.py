@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from acclimate.parts.base import check_range
+from acclimate.parts.base import option
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Relighting
 
 __all__ = ["Dann", "reversal", "reversed_gradient"]
@@ -68,23 +68,16 @@ class Dann(Relighting):
 
     revision: ClassVar[int] = 2  # before, the judge saw one domain at a time
 
-    strength: float = 1.0
-    delay: float = 0.0
+    strength: float = option(1.0, low=0)
+    delay: float = option(0.0, low=0, high=1, open_high=True)
     margin: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "strength", low=0)
-        check_range(self, "delay", low=0, high=1, open_high=True)
-
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """The judge of domains."""
         return nn.Sequential(
             nn.Linear(features, 100), nn.BatchNorm1d(100), nn.ReLU(), nn.Linear(100, 2)
         )
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy of the source's classes plus that of the domains."""
         assert batch.target is not None
         domains = (batch.images, batch.target)
         # The model sees one after the other, since mixed they would share their batch statistics;

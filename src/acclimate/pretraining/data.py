@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,13 +73,10 @@ def _read(
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """The data of one training.
+    """The data of one training: ``source`` is learnt from with its labels, ``targets`` without.
 
-    Attributes:
-        source: labelled images to train on.
-        targets: images to learn from without their labels; with several shifts the n-th image is
-            seen through the n-th of them, round and round.
-        scored: test images by domain: "source", "target" or "target cifar/fog:3".
+    With several targets (shifts of one) the n-th image is seen through the n-th, round and round.
+    Test images are ``scored`` by domain: "source", "target" or "target cifar/fog:3".
     """
 
     source: ImageSource
@@ -118,51 +116,37 @@ def open_case(
 ) -> Case:
     """Open the train and test splits of a source and, by name, of a target.
 
-    Args:
-        dataset: the source, as ``acclimate.data.open_dataset`` knows it.
-        root: its folder.
-        target: the other domain; its labels are used for scoring alone.
-        target_root: its folder; None is ``root``.
-        target_shifts: corruptions to see the target through, ``cifar/fog:3``: CIFAR-10 to
-            CIFAR-10-C is ``target="cifar10", target_shifts=["cifar/fog:3"]``.
-        preprocessing: how the model is fed.
-        device: where images are corrupted.
-        learnt_from: False leaves the target for scoring alone, and its train split unopened.
-        incomplete: take data sets with gaps.
-        progress: show bars on stderr.
+    The target's labels are used for scoring alone; it may be seen through corruptions: CIFAR-10 to
+    CIFAR-10-C is ``target="cifar10", target_shifts=["cifar/fog:3"]``, made on ``device``. With
+    ``learnt_from=False`` it is only scored, and its train split stays unopened; ``incomplete``
+    takes data sets with gaps.
     """
     if target is None and target_shifts:
         raise AcclimateError("a shift of the target needs a target (--target)")
     shifts = [made_shift(each) for each in target_shifts]
 
-    def opened(name: str, place: str | Path, split: str) -> ImageSource:
-        return open_dataset(
-            name,
-            place,
-            split=split,
-            preprocessing=preprocessing,
-            incomplete=incomplete,
-            progress=progress,
-        )
-
-    source = opened(dataset, root, "train")
-    scored = {"source": opened(dataset, root, "test")}
+    opened = functools.partial(
+        open_dataset, preprocessing=preprocessing, incomplete=incomplete, progress=progress
+    )
+    source = opened(dataset, root, split="train")
+    scored = {"source": opened(dataset, root, split="test")}
     if target is None:
         return Case(source=source, scored=scored)
     place = root if target_root is None else target_root
-    test = opened(target, place, "test")
+    test = opened(target, place, split="test")
     check_same_classes(dataset, source, target, test)
-    train = [opened(target, place, "train")] if learnt_from else []
+    targets = [opened(target, place, split="train")] if learnt_from else []
+    if shifts:
+        targets = [
+            ShiftedSource(each, shift, cache=0, device=device)
+            for each in targets
+            for shift in shifts
+        ]
+    for shift in shifts:
+        scored[f"target {shift}"] = ShiftedSource(test, shift, device=device)
     if not shifts:
-        return Case(source=source, targets=train, scored={**scored, "target": test})
-    return Case(
-        source=source,
-        targets=[
-            ShiftedSource(each, shift, cache=0, device=device) for each in train for shift in shifts
-        ],
-        scored=scored
-        | {f"target {shift}": ShiftedSource(test, shift, device=device) for shift in shifts},
-    )
+        scored["target"] = test
+    return Case(source=source, targets=targets, scored=scored)
 
 
 def check_same_classes(dataset: str, source: ImageSource, target: str, other: ImageSource) -> None:

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from acclimate.methods.dino import GLOBAL_CROPS, DinoHead, distillation
 from acclimate.methods.views import random_crops
-from acclimate.models.outputs import find_classifier
-from acclimate.parts.base import check_range
+from acclimate.models.outputs import classifier_weight, find_classifier
+from acclimate.parts.base import option
 from acclimate.pretraining.augment import crop_and_flip, recoloured
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
@@ -29,12 +29,8 @@ _LIGHT_MARGIN = 8
 class DinoParts(nn.Module):
     """What DINO trains or averages beside the student's backbone.
 
-    Attributes:
-        student: the student's head.
-        teacher: the head of the teacher, an average.
-        backbone: the teacher's, an average too; it ends where the classifier would begin.
-        probe: from the teacher's features to classes.
-        centre: of the teacher's projections.
+    That is the heads of student and teacher, the teacher's ``backbone``, which ends where the
+    classifier would begin, a linear ``probe`` on its features, and the centre of its projections.
     """
 
     centre: Tensor
@@ -42,8 +38,7 @@ class DinoParts(nn.Module):
     def __init__(self, model: nn.Module, student: DinoHead) -> None:
         super().__init__()
         name, classifier = find_classifier(model)
-        assert isinstance(classifier.weight, Tensor)
-        classes, features = classifier.weight.shape[:2]
+        classes, features = classifier_weight(model).shape[:2]
         self.student = student
         self.teacher = copy.deepcopy(student).requires_grad_(False)
         self.backbone = copy.deepcopy(model).requires_grad_(False)
@@ -73,35 +68,23 @@ class Dino(Method):
         prototypes: which the head compares with.
     """
 
-    local_crops: int = 6
-    local_size: int | None = None
-    student_temperature: float = 0.1
-    teacher_temperature: float = 0.04
-    centre_momentum: float = 0.9
-    momentum: float = 0.996
-    hidden: int = 1024
-    bottleneck: int = 256
-    prototypes: int = 2048
-
-    def __post_init__(self) -> None:
-        for name in ("student_temperature", "teacher_temperature"):
-            check_range(self, name, low=0, open_low=True)
-        for name in ("centre_momentum", "momentum"):
-            check_range(self, name, low=0, high=1)
-        check_range(self, "local_crops", low=0)
-        for name in ("local_size", "hidden", "bottleneck"):
-            check_range(self, name, low=1)
-        check_range(self, "prototypes", low=2)
+    local_crops: int = option(6, low=0)
+    local_size: int | None = option(None, low=1)
+    student_temperature: float = option(0.1, low=0, open_low=True)
+    teacher_temperature: float = option(0.04, low=0, open_low=True)
+    centre_momentum: float = option(0.9, low=0, high=1)
+    momentum: float = option(0.996, low=0, high=1)
+    hidden: int = option(1024, low=1)
+    bottleneck: int = option(256, low=1)
+    prototypes: int = option(2048, low=2)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """The student's head, the teacher, and the probe."""
         head = DinoHead(
             features, hidden=self.hidden, bottleneck=self.bottleneck, out=self.prototypes
         )
         return DinoParts(model, head.reset(torch.default_generator))
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Distillation between crops, plus the cross-entropy of the probe."""
         assert isinstance(heads, DinoParts)
         device, count = batch.images.device.type, len(batch.images)
         with torch.autocast(device, enabled=False):
@@ -152,7 +135,6 @@ class Dino(Method):
 
     @torch.no_grad()
     def after_step(self, model: nn.Module, heads: nn.Module, *, progress: float) -> None:
-        """Draw the teacher a little towards the student, ever less."""
         assert isinstance(heads, DinoParts)
         share = (1 - self.momentum) * (1 + math.cos(math.pi * progress)) / 2
         for teacher, student in ((heads.backbone, model), (heads.teacher, heads.student)):
@@ -171,6 +153,5 @@ class Dino(Method):
         model.load_state_dict({**heads.backbone.state_dict(), **probe})
 
     def files(self, heads: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """The teacher's head, which adaptation by DINO starts from."""
         assert isinstance(heads, DinoParts)
         return {"head.safetensors": heads.teacher.state_dict()}

@@ -14,7 +14,7 @@ from torch.nn import functional
 from acclimate.errors import AcclimateError
 from acclimate.methods.self_ensembling import confident, disagreement, unevenness
 from acclimate.methods.views import moved
-from acclimate.parts.base import check_range
+from acclimate.parts.base import option
 from acclimate.pretraining.augment import relit
 from acclimate.pretraining.methods import METHODS, Batch, Forward, Method
 
@@ -48,26 +48,22 @@ class SelfEnsembling(Method):
     uses_target: ClassVar[bool] = True
     revision: ClassVar[int] = 2  # before, the classes of the balance were averaged
 
-    confidence: float | None = 0.968
+    confidence: float | None = option(0.968, low=0, high=1, open_high=True)
     augmentation: Augmentation = "tf"
     flip: bool = False
     intensity: bool = False
-    weight: float = 3.0
-    balance: float = 0.005
-    momentum: float = 0.99
+    weight: float = option(3.0, low=0)
+    balance: float = option(0.005, low=0)
+    momentum: float = option(0.99, low=0, high=1, open_high=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.augmentation not in ("none", "tf", "tfa"):
             raise AcclimateError(
                 f"expected an augmentation of none, tf or tfa, got {self.augmentation!r}"
             )
-        check_range(self, "confidence", low=0, high=1, open_high=True)
-        check_range(self, "momentum", low=0, high=1, open_high=True)
-        for name in ("weight", "balance"):
-            check_range(self, name, low=0)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """The teacher, at first the same as the student."""
         teacher = copy.deepcopy(model)
         # A copy made while the model is tapped would report its own features as the student's.
         for module in teacher.modules():
@@ -75,7 +71,6 @@ class SelfEnsembling(Method):
         return teacher.requires_grad_(False)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy on the source, squared difference from the teacher on the target."""
         assert batch.target is not None
         logits, _ = forward(self._input(batch.images, batch))
         source = functional.cross_entropy(logits.float(), batch.labels)
@@ -112,7 +107,6 @@ class SelfEnsembling(Method):
 
     @torch.no_grad()
     def after_step(self, model: nn.Module, heads: nn.Module, *, progress: float) -> None:
-        """Draw the teacher a little towards the student."""
         for old, new in zip(heads.state_dict().values(), model.state_dict().values(), strict=True):
             if old.is_floating_point():
                 old.lerp_(new, 1 - self.momentum)

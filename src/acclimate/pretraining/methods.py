@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.errors import AcclimateError
-from acclimate.parts.base import check_range
+from acclimate.parts.base import check_options, option
 from acclimate.pretraining.augment import crop_and_flip, relit
 from acclimate.registry import Registry
 
@@ -23,15 +23,10 @@ Forward: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Batch:
-    """A step's images, uint8 on the device.
+    """A step's images, uint8 on the device, and those of the other domain (``target``), if any.
 
-    Attributes:
-        images: of the source.
-        labels: theirs.
-        target: images of the other domain, without labels; None where there is none.
-        progress: how much of the training is done, from 0 to 1.
-        normalize: from float images between 0 and 1, which it may overwrite, to model input.
-        generator: for everything random, on the device.
+    ``normalize`` turns float images between 0 and 1, which it may overwrite, into model input;
+    ``progress`` is how much of the training is done, from 0 to 1.
     """
 
     images: Tensor
@@ -51,6 +46,9 @@ class Method:
 
     uses_target: ClassVar[bool] = False
     revision: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
         """What learns beside the model, and is thrown away with the training."""
@@ -79,10 +77,7 @@ class Cropping(Method):
     """A method whose images are moved by up to ``margin`` px and, with ``flip``, mirrored."""
 
     flip: bool = True
-    margin: int = 4
-
-    def __post_init__(self) -> None:
-        check_range(self, "margin", low=0)
+    margin: int = option(4, low=0)
 
     def cropped(self, images: Tensor, batch: Batch) -> Tensor:
         """Float images between 0 and 1, drawn anew."""

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.parts.base import check_range
+from acclimate.parts.base import check_options, option
 from acclimate.pretraining.methods import Method
 from acclimate.registry import parse_assignments, parse_value
 
@@ -35,20 +35,17 @@ class Plan:
     acclimate.errors.AcclimateError: expected momentum >= 0 and < 1, got 2.0
     """
 
-    epochs: int = 30
-    batch_size: int = 256
-    lr: float = 0.4
-    weight_decay: float = 5e-4
+    epochs: int = option(30, low=0, open_low=True)
+    batch_size: int = option(256, low=0, open_low=True)
+    lr: float = option(0.4, low=0, open_low=True)
+    weight_decay: float = option(5e-4, low=0)
     optimizer: str = "sgd"
-    momentum: float = 0.9
-    clip: float | None = None
+    momentum: float = option(0.9, low=0, high=1, open_high=True)
+    clip: float | None = option(None, low=0, open_low=True)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "lr", "clip"):
-            check_range(self, name, low=0, open_low=True)
-        check_range(self, "weight_decay", low=0)
-        check_range(self, "momentum", low=0, high=1, open_high=True)
+        check_options(self)
         if self.optimizer not in ("sgd", "adam"):
             raise AcclimateError(f"expected an optimizer sgd or adam, got {self.optimizer!r}")
         if not 0 <= self.seed < 2**40:

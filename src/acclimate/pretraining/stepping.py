@@ -58,12 +58,7 @@ def learning_rate(step: int, *, steps: int, peak: float) -> float:
 class Stepper:
     """A model that learns, and all that it needs for that.
 
-    Attributes:
-        model: the plain one, never its compiled form.
-        heads: the method's.
-        together: both, as one module.
-        optimizer: over both.
-        generator: for everything random, on the device.
+    ``model`` is the plain one, never its compiled form; ``together`` has the method's heads too.
     """
 
     def __init__(
@@ -80,7 +75,7 @@ class Stepper:
         self.model = model.to(device)
         if device.type == "cuda":
             Acceleration(channels_last=True).prepare(self.model)
-        self._examples, self._method, self._plan = examples, method, plan
+        self.examples, self.method, self.plan = examples, method, plan
         self._target = target if method.uses_target else None
         _, classifier = find_classifier(self.model)
         outputs, needed = output_count(self.model), int(examples.labels.max()) + 1
@@ -105,26 +100,26 @@ class Stepper:
     def step(self, chosen: Tensor, index: int, *, steps: int) -> Tensor:
         """Learn from some examples, as step ``index`` of so many; the loss."""
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(index, steps=steps, peak=self._plan.lr)
-        examples = self._examples
+            group["lr"] = learning_rate(index, steps=steps, peak=self.plan.lr)
+        examples = self.examples
         batch = Batch(
             examples.images[chosen],
             examples.labels[chosen],
             self._normalize,
             self.generator,
-            target=self._draw_target(len(chosen)),
+            target=self._target_images(len(chosen)),
             progress=index / steps,
         )
         # bfloat16 on a GPU; on a CPU single precision, which is exact and often as fast there.
         on_gpu = examples.images.is_cuda
         with torch.autocast("cuda", dtype=torch.bfloat16) if on_gpu else nullcontext():
-            loss = self._method.loss(self._forward, self.heads, batch)
+            loss = self.method.loss(self._forward, self.heads, batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        if self._plan.clip is not None:
-            nn.utils.clip_grad_norm_(self.together.parameters(), self._plan.clip)
+        if self.plan.clip is not None:
+            nn.utils.clip_grad_norm_(self.together.parameters(), self.plan.clip)
         self.optimizer.step()
-        self._method.after_step(self.model, self.heads, progress=index / steps)
+        self.method.after_step(self.model, self.heads, progress=index / steps)
         return loss.detach()
 
     def release(self) -> None:
@@ -141,16 +136,14 @@ class Stepper:
     def _keep_fed(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self._fed = inputs[0].flatten(1)
 
-    def _draw_target(self, count: int) -> Tensor | None:
-        target = self._target
-        if target is None:
+    def _target_images(self, count: int) -> Tensor | None:
+        if self._target is None:
             return None
-        return target[
-            torch.randint(0, len(target), (count,), generator=self.generator, device=target.device)
-        ]
+        device, total = self._target.device, len(self._target)
+        return self._target[torch.randint(total, (count,), generator=self.generator, device=device)]
 
     def _normalize(self, images: Tensor) -> Tensor:
-        ready = self._examples.preprocessing.standardize(images)
+        ready = self.examples.preprocessing.standardize(images)
         return ready.contiguous(memory_format=torch.channels_last)
 
 

@@ -36,67 +36,48 @@ class Progress:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """A file, and what two calls have to share for one to resume where the other stopped.
+def _save(path: Path, stepper: Stepper, identity: Mapping[str, Any], progress: Progress) -> None:
+    """Write all of a training or, where that fails, nothing."""
+    tensors = {f"state/{k}": v for k, v in stepper.together.state_dict().items()}
+    tensors |= {f"optimizer/{k}": v for k, v in pack(stepper.optimizer).items()}
+    record = {
+        **identity,
+        "plan": asdict(stepper.plan),
+        "method": repr(stepper.method),
+        "revision": stepper.method.revision,
+        **asdict(progress),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_files({path: tensors_writer(tensors, record)})
 
-    Attributes:
-        path: the file.
-        plan: how long and how fast.
-        method: what is minimised.
-        identity: what else there is, the data above all.
-    """
 
-    path: Path
-    plan: Plan
-    method: Method
-    identity: Mapping[str, Any] = field(default_factory=dict)
-
-    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
-        """Write all of it or, where that fails, nothing."""
-        tensors = {f"state/{k}": v for k, v in model.state_dict().items()}
-        tensors |= {f"optimizer/{k}": v for k, v in pack(optimizer).items()}
-        record = {
-            **self.identity,
-            "plan": asdict(self.plan),
-            "method": repr(self.method),
-            "revision": self.method.revision,
-            **asdict(progress),
-        }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_files({self.path: tensors_writer(tensors, record)})
-
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-        """Put back what was saved, if it is of this training; nothing was before the first epoch.
-
-        A file that cannot be resumed from is left for the user to judge.
-        """
-        if not self.path.exists():
-            return Progress()
-        try:
-            tensors, record = read_tensors(self.path)
-        except AcclimateError as error:
-            raise AcclimateError(f"{error}; delete that file to start anew") from error
-        try:
-            progress = Progress(**{each.name: record[each.name] for each in fields(Progress)})
-            others = differences(record, self.plan, self.method, self.identity)
-            if others:
-                raise AcclimateError(
-                    f"{self.path} is of another training ({', '.join(others)}); "
-                    "choose another folder"
-                )
-            try:
-                model.load_state_dict(under("state/", tensors))
-            except RuntimeError as error:
-                first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-                raise AcclimateError(f"{self.path} is of another architecture: {first}") from error
-            unpack(optimizer, under("optimizer/", tensors))
-        except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
+def _restored(path: Path, stepper: Stepper, identity: Mapping[str, Any]) -> Progress:
+    """Put back what was saved, if it is of this training; a file that is not is left alone."""
+    if not path.exists():
+        return Progress()
+    try:
+        tensors, record = read_tensors(path)
+    except AcclimateError as error:
+        raise AcclimateError(f"{error}; delete that file to start anew") from error
+    try:
+        progress = Progress(**{each.name: record[each.name] for each in fields(Progress)})
+        others = differences(record, stepper.plan, stepper.method, identity)
+        if others:
             raise AcclimateError(
-                f"{self.path} is damaged or no checkpoint of pretrain ({type(error).__name__}: "
-                f"{error}); delete that file to start anew"
-            ) from error
-        return progress
+                f"{path} is of another training ({', '.join(others)}); choose another folder"
+            )
+        try:
+            stepper.together.load_state_dict(under("state/", tensors))
+        except RuntimeError as error:
+            first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+            raise AcclimateError(f"{path} is of another architecture: {first}") from error
+        unpack(stepper.optimizer, under("optimizer/", tensors))
+    except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
+        raise AcclimateError(
+            f"{path} is damaged or no checkpoint of pretrain ({type(error).__name__}: "
+            f"{error}); delete that file to start anew"
+        ) from error
+    return progress
 
 
 def differences(
@@ -111,39 +92,24 @@ def differences(
     >>> differences(record, Plan(epochs=6), Vanilla(), {"data": "abc"})
     ['epochs: 5, now 6', 'margin: 2, now 4']
     """
-    kind, options = _called(record["method"])
-    found = [
-        (name, record.get(name), value)
-        for name, value in identity.items()
-        if record.get(name) != value
-    ]
-    found += _unlike(record["plan"], plan)
-    if kind != type(method).__name__:
-        found.append(("method", kind, type(method).__name__))
-    else:
-        found += _unlike(options, method)
-        revision = record.get("revision", 1)
-        if revision != method.revision:
-            found.append((f"the computation of {kind}, by revision", revision, method.revision))
-    return [f"{name}: {before}, now {now}" for name, before, now in found]
-
-
-def _unlike(stored: Mapping[str, Any], options: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Name, stored value and value now of the fields of a dataclass that differ."""
-    before = {each.name: each.default for each in fields(options)} | dict(stored)
-    for name, value in before.items():
-        now = getattr(options, name, "no option")
-        if value != now:
-            yield name, value, now
-
-
-def _called(text: str) -> tuple[str, dict[str, Any]]:
-    """The name and the options in the repr of a method."""
-    call = ast.parse(text, mode="eval").body
+    call = ast.parse(record["method"], mode="eval").body
     if not isinstance(call, ast.Call):
-        raise ValueError(f"expected a method with its options, got {text!r}")
-    options = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-    return ast.unparse(call.func), options
+        raise ValueError(f"expected a method with its options, got {record['method']!r}")
+    kind, now = ast.unparse(call.func), type(method).__name__
+    pairs = [(name, record.get(name), value) for name, value in identity.items()]
+    pairs += _options(record["plan"], plan)
+    pairs.append(("method", kind, now))
+    if kind == now:
+        pairs += _options({str(k.arg): ast.literal_eval(k.value) for k in call.keywords}, method)
+        revision = f"the computation of {kind}, by revision"
+        pairs.append((revision, record.get("revision", 1), method.revision))
+    return [f"{name}: {then}, now {value}" for name, then, value in pairs if then != value]
+
+
+def _options(stored: Mapping[str, Any], options: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, stored value and value now of the fields of a dataclass."""
+    before = {each.name: each.default for each in fields(options)} | dict(stored)
+    return ((name, value, getattr(options, name, "no option")) for name, value in before.items())
 
 
 @dataclass(frozen=True)
@@ -175,17 +141,10 @@ def pretrain(
 ) -> Trained:
     """Train a model in place, on the device of the examples.
 
-    Args:
-        model: a classifier with at least as many outputs as there are classes.
-        examples: labelled images on the device.
-        method: what is minimised.
-        plan: how long and how fast.
-        target: images of the other domain, uint8 on the same device, for methods that use them.
-        out: a folder for a checkpoint after every epoch; the same call resumes from it.
-        identity: what else must be the same for a checkpoint to be resumed from (the data).
-        compiled: run the model through ``torch.compile`` (worth it on a GPU, for many epochs); a
-            string names the backend.
-        progress: show a bar on stderr.
+    ``target`` has images of the other domain, uint8 on the same device, for methods that use them.
+    After every epoch a checkpoint goes to the folder ``out``, from which the same call resumes;
+    ``identity`` is what else must be the same for that (the data). ``compiled`` runs the model
+    through ``torch.compile``, worth it on a GPU for many epochs; a string names the backend.
     """
     if len(examples) < 2:
         raise AcclimateError(f"expected at least two images to train on, got {len(examples)}")
@@ -194,36 +153,34 @@ def pretrain(
             f"{type(method).__name__} learns from images of a target, too; give them (--target)"
         )
     stepper = Stepper(model, examples, method, plan, target=target, compiled=compiled)
-    checkpoint, so_far = None, Progress()
-    if out is not None:
-        checkpoint = Checkpoint(
-            path=out / CHECKPOINT, plan=plan, method=method, identity=identity or {}
-        )
+    checkpoint, identity = None if out is None else out / CHECKPOINT, identity or {}
     try:
+        so_far = Progress()
         if checkpoint is not None:
-            so_far = checkpoint.restore(stepper.together, stepper.optimizer)
+            so_far = _restored(checkpoint, stepper, identity)
         bar = tqdm(
             total=plan.epochs, initial=so_far.epoch, unit="epoch", disable=not progress, delay=0.5
         )
         with bar:
             for epoch in range(so_far.epoch, plan.epochs):
                 began = time.perf_counter()
-                loss = _train_epoch(stepper, examples, plan, epoch)
+                loss = _train_epoch(stepper, epoch)
                 so_far.epoch += 1
                 so_far.losses.append(loss)
                 so_far.seconds += time.perf_counter() - began
                 bar.set_postfix(loss=f"{loss:.3f}")
                 bar.update()
                 if checkpoint is not None:
-                    checkpoint.save(stepper.together, stepper.optimizer, so_far)
+                    _save(checkpoint, stepper, identity, so_far)
         method.finish(model, stepper.heads)
     finally:
         stepper.release()
     return Trained(so_far.losses, so_far.seconds, method.files(stepper.heads))
 
 
-def _train_epoch(stepper: Stepper, examples: Examples, plan: Plan, epoch: int) -> float:
+def _train_epoch(stepper: Stepper, epoch: int) -> float:
     """One pass in a new order; the mean loss."""
+    examples, plan = stepper.examples, stepper.plan
     device = examples.images.device
     size = min(plan.batch_size, len(examples))
     per_epoch = len(examples) // size

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from acclimate.methods.ttt import QUARTERS, turned
-from acclimate.parts.base import check_range
+from acclimate.parts.base import option
 from acclimate.pretraining.methods import METHODS, Batch, Cropping, Forward
 
 __all__ = ["Ttt"]
@@ -29,18 +29,12 @@ class Ttt(Cropping):
         rotation: how much that task counts; 1 as in the paper.
     """
 
-    rotation: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "rotation", low=0)
+    rotation: float = option(1.0, low=0)
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """One linear layer."""
         return nn.Linear(features, QUARTERS)
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy of the classes plus that of the turns of images drawn anew."""
         count, device = len(batch.images), batch.images.device
         quarters = torch.randint(QUARTERS, (count,), generator=batch.generator, device=device)
         # In one pass: batch norm then keeps statistics that hold for upright and turned alike.
@@ -52,5 +46,4 @@ class Ttt(Cropping):
         return classes + self.rotation * turns
 
     def files(self, heads: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """The head."""
         return {"head.safetensors": heads.state_dict()}

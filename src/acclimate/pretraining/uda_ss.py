@@ -39,11 +39,9 @@ class UdaSs(Relighting):
             raise AcclimateError(f"expected one or more different tasks, got {self.tasks}")
 
     def heads(self, model: nn.Module, features: int) -> nn.Module:
-        """A linear layer for each task."""
         return nn.ModuleDict({task: nn.Linear(features, _TASKS[task][1]) for task in self.tasks})
 
     def loss(self, forward: Forward, heads: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy of the source's classes plus that of each task on both domains."""
         assert batch.target is not None
         shown = self.relit(self.cropped(batch.images, batch), batch)
         logits, _ = forward(batch.normalize(shown))

@@ -8,25 +8,24 @@ and without one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
 from math import ceil, floor, log10
 from textwrap import wrap
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from acclimate.errors import AcclimateError
 from acclimate.table import Table, number_entry
 
 __all__ = [
-    "CHANGE", "DARK", "ERROR", "LIGHT", "PLAIN", "SERIES", "Curve", "Figure", "Look", "Spec",
-    "axis", "browser_script", "dumbbells", "heat_map", "lines", "nth_look", "padded", "png",
-    "scatter", "svg", "why_no_charts",
+    "CHANGE", "CLICKED", "DARK", "ERROR", "FADED", "GREY", "LIGHT", "PLAIN", "SERIES", "Curve",
+    "Figure", "Look", "Spec", "axis", "browser_script", "by_line", "grey_line", "lines", "nth_look",
+    "padded", "placed", "png", "svg", "why_no_charts",
 ]  # fmt: skip
 
 Spec: TypeAlias = dict[str, Any]
-_P = TypeVar("_P")
 
 # Colours that differ for the colour-blind too, on light and on dark paper.
 ERROR = ("#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154")
@@ -35,8 +34,7 @@ CHANGE = ("#542788", "#998ec3", "#f2f0ea", "#f5cf4d", "#d99a00")
 """Worse (purple), as before, better (yellow)."""
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 """For lines and dots, by Okabe and Ito."""
-_GREY = "#888888"
-_WORSE = "#c2185b"
+GREY = "#888888"
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _DASHES = ([1, 0], [8, 3], [4, 3], [10, 3, 2, 3], [2, 2], [6, 2, 2, 2, 2, 2])
 _FONTS = "system-ui, 'DejaVu Sans', 'Noto Sans', 'Liberation Sans', Arial, Helvetica, sans-serif"
@@ -50,17 +48,12 @@ def _config(ink: str, rule: str, grid: str) -> Spec:
     return {
         "background": None,
         "font": _FONTS,
-        "axis": {
-            **ticks,
-            **words,
-            "titleFontWeight": "normal",
-            "labelOverlap": "greedy",
-            "labelFlush": False,
-        },
+        "axis": {**ticks, **words, "titleFontWeight": "normal", "labelOverlap": "greedy",
+                 "labelFlush": False},
         "legend": {**words, "orient": "bottom", "columns": 1, "title": None, "labelLimit": 380},
         "title": {"color": ink, "fontSize": 13, "anchor": "start", "frame": "group"},
         "view": {"stroke": rule},
-    }
+    }  # fmt: skip
 
 
 LIGHT = _config("#222222", "#777777", "#dddddd")
@@ -107,7 +100,7 @@ class Look(NamedTuple):
     dash: tuple[int, ...]
 
 
-PLAIN = Look(_GREY, "circle", (1, 0))
+PLAIN = Look(GREY, "circle", (1, 0))
 """Of the unadapted model."""
 
 
@@ -143,35 +136,38 @@ def axis(
     log: bool = False,
 ) -> Spec:
     """A quantitative axis over a range, with ticks at ``values`` or at round numbers."""
-    scale = {"domain": [low, high], "nice": False, "zero": False, "type": "log" if log else None}
+    scale = {"domain": [low, high], "nice": False, "zero": False}
+    shown: Spec = {}
     if log:
+        scale["type"] = "log"
+        shown = {"format": "~g", "grid": False}
         first, last = (log10(end) for end in (low, high))
         values = values or [10.0**k for k in range(ceil(first - 1e-9), floor(last + 1e-9) + 1)]
-    ticks = {"tickCount": 6} if values is None else {"values": list(values)}
-    return {
-        "type": "quantitative",
-        "title": title,
-        "scale": {name: value for name, value in scale.items() if value is not None},
-        "axis": {**({"format": "~g", "grid": False} if log else {}), **ticks},
-    }
+    shown |= {"tickCount": 6} if values is None else {"values": list(values)}
+    return {"type": "quantitative", "title": title, "scale": scale, "axis": shown}
 
 
-def _series(names: Sequence[str], drawn: Sequence[Look]) -> dict[str, Spec]:
+def placed(x: Spec, y: Spec) -> Spec:
+    """Where a mark is: by the fields ``x`` and ``y``, on these axes."""
+    return {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
+
+
+def by_line(drawn: Mapping[str, Look]) -> dict[str, Spec]:
     """Colour, marks and dashes by the field ``line``, with one legend, to be clicked."""
     ranges = {
-        "color": [look.colour for look in drawn],
-        "shape": [look.shape for look in drawn],
-        "strokeDash": [list(look.dash) for look in drawn],
+        "color": [look.colour for look in drawn.values()],
+        "shape": [look.shape for look in drawn.values()],
+        "strokeDash": [list(look.dash) for look in drawn.values()],
     }
     return {
         channel: {"field": "line", "type": "nominal", "title": None,
-                  "scale": {"domain": list(names), "range": values}}
+                  "scale": {"domain": list(drawn), "range": values}}
         for channel, values in ranges.items()
     }  # fmt: skip
 
 
-_CLICKED = {"name": "clicked", "select": {"type": "point", "fields": ["line"]}, "bind": "legend"}
-_FADED = {"condition": {"param": "clicked", "value": 1}, "value": 0.1}
+CLICKED = {"name": "clicked", "select": {"type": "point", "fields": ["line"]}, "bind": "legend"}
+FADED = {"condition": {"param": "clicked", "value": 1}, "value": 0.1}
 
 
 def lines(
@@ -190,19 +186,13 @@ def lines(
 
     With ``diagonal``, a line from zero to there and there.
     """
-    by_name = {curve.name: drawn[curve.recipe] for curve in curves}
     both = any(curve.online for curve in curves)
-    values = [
-        {
-            "line": curve.name,
-            "kind": "online" if curve.online else "after",
-            "x": round(a, 3),
-            "y": round(b, 3),
-        }
+    points = [
+        (curve.name, "online" if curve.online else "after", a, b)
         for curve in curves
         for a, b in curve.points
     ]
-    of = _series(list(by_name), list(by_name.values()))
+    of = by_line({curve.name: drawn[curve.recipe] for curve in curves})
     after, online = ({"filter": f"datum.kind == '{kind}'"} for kind in ("after", "online"))
     tooltip = [
         {"field": "line", "title": "line"},
@@ -210,18 +200,18 @@ def lines(
         {"field": "x", "title": x["title"], "format": ".4~g"},
         {"field": "y", "title": y["title"], "format": ".2f"},
     ]
-    where = {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
-    marks = {**where, "color": of["color"], "opacity": _FADED, "tooltip": tooltip}
+    marks = {**placed(x, y), "color": of["color"], "opacity": FADED, "tooltip": tooltip}
     spec: Spec = {
         "width": "container",
         "height": 230,
-        "data": {"values": values},
+        "data": {"values": [{"line": line, "kind": kind, "x": round(a, 3), "y": round(b, 3)}
+                            for line, kind, a, b in points]},
         "layer": [
-            *([_grey_line([(0, 0), (diagonal, diagonal)], x, y)] if diagonal else []),
+            *([grey_line([(0, 0), (diagonal, diagonal)], x, y)] if diagonal else []),
             # Of layers with one legend, it is clicked where it is made: in the first.
-            {"params": [_CLICKED], "transform": [after], "mark": {"type": "line", "clip": True},
-             "encoding": {**where, "color": of["color"], "strokeDash": of["strokeDash"],
-                          "opacity": _FADED}},
+            {"params": [CLICKED], "transform": [after], "mark": {"type": "line", "clip": True},
+             "encoding": {**placed(x, y), "color": of["color"], "strokeDash": of["strokeDash"],
+                          "opacity": FADED}},
             *([{"transform": [online],
                 "mark": {"type": "line", "clip": True, "strokeDash": [2, 3], "strokeWidth": 1.5,
                          "point": {"size": 18}}, "encoding": marks}] if both else []),
@@ -231,126 +221,26 @@ def lines(
         ],
     }  # fmt: skip
     rows = [
-        [curve.name, *(["online" if curve.online else "after"] if both else []),
-         number_entry(a, text=f"{a:.4g}"), number_entry(b, digits=2)]
-        for curve in curves
-        for a, b in curve.points
-    ]  # fmt: skip
+        [
+            line,
+            *([kind] if both else []),
+            number_entry(a, text=f"{a:.4g}"),
+            number_entry(b, digits=2),
+        ]
+        for line, kind, a, b in points
+    ]
     header = ["line", *(["kind"] if both else []), x["title"], y["title"]]
     table = Table(name=name, title=title, header=header, rows=rows, notes=notes)
     return Figure(name=name, title=title, description=description, spec=spec, table=table)
 
 
-def _grey_line(points: Sequence[tuple[float, float]], x: Spec, y: Spec) -> Spec:
+def grey_line(points: Sequence[tuple[float, float]], x: Spec, y: Spec) -> Spec:
     """A dashed line to compare with, as a layer."""
     return {
         "data": {"values": [{"x": a, "y": b} for a, b in points]},
-        "mark": {"type": "line", "color": _GREY, "strokeDash": [4, 4], "strokeWidth": 1},
-        "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}},
+        "mark": {"type": "line", "color": GREY, "strokeDash": [4, 4], "strokeWidth": 1},
+        "encoding": placed(x, y),
     }
-
-
-def dumbbells(
-    series: Mapping[str, Mapping[str, float]], drawn: Mapping[str, Look], *, rows: Sequence[str]
-) -> Spec:
-    """A dot for each series in each of the rows."""
-    values: list[Spec] = [
-        {"line": name, "row": row, "value": round(errors[row], 3)}
-        for row in rows
-        for name, errors in series.items()
-        if row in errors
-    ]
-    low, high = padded([each["value"] for each in values], least=0.0)
-    x, of = axis("top-1 error %", low, high), _series(list(series), [drawn[n] for n in series])
-    y = {"field": "row", "type": "nominal", "title": None, "sort": None,
-         "scale": {"paddingInner": 0.35, "paddingOuter": 0.2},
-         "axis": {"labelLimit": 120, "grid": False}}  # fmt: skip
-    tooltip = [
-        {"field": "row", "title": "corruption"},
-        {"field": "line", "title": "recipe"},
-        {"field": "value", "title": "error %", "format": ".1f"},
-    ]
-    ends = [{"op": op, "field": "value", "as": op} for op in ("min", "max")]
-    return {
-        "width": "container",
-        "height": max(24, 5 * len(series)) * len(rows),
-        "data": {"values": values},
-        "encoding": {"y": y},
-        "layer": [
-            {"transform": [{"aggregate": ends, "groupby": ["row"]}],
-             "mark": {"type": "rule", "color": _GREY, "opacity": 0.4, "strokeWidth": 3},
-             "encoding": {"x": {"field": "min", **x}, "x2": {"field": "max"}}},
-            # A little apart: of two with the same error the one below would not be seen.
-            {"params": [_CLICKED], "mark": {"type": "point", "filled": True, "size": 75},
-             "encoding": {"x": {"field": "value", **x},
-                          "yOffset": {"field": "line", "type": "nominal", "sort": list(series)},
-                          "color": of["color"], "shape": of["shape"], "opacity": _FADED,
-                          "tooltip": tooltip}},
-        ],
-    }  # fmt: skip
-
-
-def heat_map(rows: Sequence[Spec], *, most: float, title: Sequence[str]) -> Spec:
-    """Cells by epoch and learning rate: colour follows the gain, full at ``most`` either way.
-
-    ``rows`` have the words of ``epochs`` and ``rate`` (highest last), the errors ``error``,
-    ``start`` and ``unadapted``, whether that is ``worse``, and the ``words`` to write.
-    """
-    epochs = sorted({row["epochs"] for row in rows}, key=int)
-    place = {
-        "x": {"field": "epochs", "type": "ordinal", "sort": epochs, "title": list(title),
-              "axis": {"labelAngle": 0}},
-        "y": {"field": "rate", "type": "ordinal", "sort": None, "title": "learning rate"},
-    }  # fmt: skip
-    scale = {"domain": [-most, -most / 2, 0, most / 2, most], "range": list(CHANGE),
-             "interpolate": "rgb", "clamp": True}  # fmt: skip
-    tooltip = {"rate": "learning rate", "epochs": "epoch", "error": "error %", "start": "start %",
-            "unadapted": "unadapted %", "collapsed": "collapsed"}  # fmt: skip
-    frame: Spec = {
-        "transform": [{"filter": "datum.worse"}],
-        "mark": {"type": "rect", "fill": None, "strokeWidth": 2},
-        "encoding": {"stroke": {"datum": "worse than the unadapted model", "type": "nominal",
-                                "scale": {"range": [_WORSE]}}},
-    }  # fmt: skip
-    return {
-        "width": "container",
-        "height": 34 * len({row["rate"] for row in rows}),
-        "data": {"values": list(reversed(rows))},
-        "transform": [{"calculate": "datum.start - datum.error", "as": "gain"}],
-        "encoding": place,
-        "layer": [
-            {"mark": "rect",
-             "encoding": {"fill": {"field": "gain", "type": "quantitative", "scale": scale,
-                                   "legend": None},
-                          "tooltip": [{"field": f, "title": t} for f, t in tooltip.items()]}},
-            *([frame] if any(row["worse"] for row in rows) else []),
-            {"mark": {"type": "text", "fontSize": 11},
-             "encoding": {"text": {"field": "words"},
-                          "color": {"condition": {"test": f"datum.gain < {-0.6 * most}",
-                                                  "value": "#ffffff"}, "value": "#222222"}}},
-        ],
-    }  # fmt: skip
-
-
-def scatter(rows: Sequence[Spec], *, groups: Sequence[str]) -> Spec:
-    """Dots of ``published`` against ``measured``, by ``line``; on the diagonal both agree."""
-    low, high = padded([row[k] for row in rows for k in ("published", "measured")], least=0.0)
-    of = _series(groups, [nth_look(number) for number in range(len(groups))])
-    x, y = (axis(f"{name} %", low, high) for name in ("published", "measured"))
-    tooltip = [{"field": "label", "title": "cell"}, {"field": "line", "title": "version"},
-            {"field": "published"}, {"field": "measured", "format": ".1f"}]  # fmt: skip
-    return {
-        "width": "container",
-        "height": 340,
-        "data": {"values": list(rows)},
-        "layer": [
-            _grey_line([(low, low), (high, high)], x, y),
-            {"params": [_CLICKED], "mark": {"type": "point", "filled": True, "size": 50},
-             "encoding": {"x": {"field": "published", **x}, "y": {"field": "measured", **y},
-                          "color": of["color"], "shape": of["shape"], "opacity": _FADED,
-                          "tooltip": tooltip}},
-        ],
-    }  # fmt: skip
 
 
 def why_no_charts() -> str | None:
@@ -358,24 +248,27 @@ def why_no_charts() -> str | None:
     return _MISSING if find_spec("vl_convert") is None else None
 
 
-def _draw(of: Callable[[Any], _P]) -> _P:
+def _vl_convert() -> Any:
     if (missing := why_no_charts()) is not None:
         raise AcclimateError(missing)
     import vl_convert
 
-    return of(vl_convert)
+    return vl_convert
 
 
 def browser_script() -> str:
     """The JavaScript that draws specifications in a browser: vega, vega-lite and vega-embed."""
-    script: str = _draw(lambda convert: convert.javascript_bundle())
+    script: str = _vl_convert().javascript_bundle()
     return script.replace("</script", "<\\/script")
+
+
+def _in_light(spec: Spec) -> Spec:
+    return {**spec, "config": {**LIGHT, "background": "white"}}
 
 
 def svg(spec: Spec) -> str:
     """A chart with its title and description for those who do not see it; the same every time."""
-    light = {**LIGHT, "background": "white"}
-    drawn: str = _draw(lambda convert: convert.vegalite_to_svg({**spec, "config": light}))
+    drawn: str = _vl_convert().vegalite_to_svg(_in_light(spec))
     seen: dict[str, str] = {}
     # Names are counted on over all charts of a process.
     drawn = re.sub(
@@ -390,5 +283,4 @@ def svg(spec: Spec) -> str:
 
 def png(spec: Spec) -> bytes:
     """The same in light colours, two pixels for each of the SVG's."""
-    light = {**LIGHT, "background": "white"}
-    return bytes(_draw(lambda convert: convert.vegalite_to_png({**spec, "config": light}, scale=2)))
+    return bytes(_vl_convert().vegalite_to_png(_in_light(spec), scale=2))

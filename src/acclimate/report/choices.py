@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from acclimate.bench.choices import Choices, Chosen, Search
+from acclimate.bench.choices import Choices, Chosen
 from acclimate.bench.job import Job, Value
 from acclimate.bench.record import Result
 from acclimate.bench.selection import DEV, LABEL_FREE, LEAVE_ONE_OUT, ORACLE, place_of, settings_of
@@ -16,15 +16,9 @@ from acclimate.table import Entry, Table, number_entry
 from acclimate.text import DEFAULTS, option_words, value_word
 
 __all__ = [
-    "State",
-    "by_shift_table",
-    "choices_table",
-    "file_name",
-    "given_for",
-    "judged",
-    "regret_table",
+    "State", "by_shift_table", "choices_table", "file_name", "given_for", "judged", "regret_table",
     "searched_values",
-]
+]  # fmt: skip
 
 State: TypeAlias = Literal["passed", "not passed", "cannot tell"]
 
@@ -34,10 +28,12 @@ _ORDER = (DEV, LEAVE_ONE_OUT, LABEL_FREE, ORACLE, "")
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """A choice for a model and a recipe, and the file it is from."""
+    """A choice, the file it is from, and for which model and recipe it is there."""
 
     file: str
     chosen: Chosen
+    model: str
+    recipe: str
 
     @property
     def words(self) -> str:
@@ -52,6 +48,16 @@ def file_name(choices: Choices) -> str:
     return Path(choices.source).name or "the choice file"
 
 
+def _all_given(choices: Sequence[Choices]) -> list[Given]:
+    """Every choice of the files; their models may be patterns."""
+    return [
+        Given(file=file_name(each), chosen=chosen, model=model, recipe=recipe)
+        for each in choices
+        for model, recipes in each.chosen.items()
+        for recipe, chosen in recipes.items()
+    ]
+
+
 def given_for(choices: Sequence[Choices], model: str, recipe: str) -> list[Given]:
     """What the files have for a model and a recipe, that on hold-out corruptions first.
 
@@ -60,11 +66,12 @@ def given_for(choices: Sequence[Choices], model: str, recipe: str) -> list[Given
     [('b.json', 'epochs=2')]
     """
     found = [
-        Given(file=file_name(each), chosen=chosen)
+        Given(file=file_name(each), chosen=chosen, model=model, recipe=recipe)
         for each in choices
         if (chosen := each.find(model, recipe)) is not None
     ]
-    return sorted(found, key=lambda each: _rank(each.chosen.selection))
+    rank = {selection: place for place, selection in enumerate(_ORDER)}
+    return sorted(found, key=lambda each: rank.get(each.chosen.selection, len(rank)))
 
 
 def judged(given: Sequence[Given], reported: Sequence[Sequence[Job]]) -> tuple[State, str]:
@@ -73,28 +80,25 @@ def judged(given: Sequence[Given], reported: Sequence[Sequence[Job]]) -> tuple[S
     ``reported`` are the jobs of a model and recipe, by what is averaged: each has to have some
     with the options of a choice, or another setting would stand for the recipe there.
     """
-    ran = [each for each in given if all(_ran(each.chosen, jobs) for jobs in reported)]
-    if not ran:
+    ran = (each for each in given if all(_ran(each.chosen, jobs) for jobs in reported))
+    best = next(ran, None)
+    if best is None:
         first = given[0]
         return "not passed", (
             f"{first.file} has {first.words}, which was not run for all that is reported"
         )
-    best = ran[0]
     search, how = best.chosen.search, best.chosen.selection
     if how == DEV:
         many = "" if search.candidates is None else f", from {search.candidates} candidates"
         return "passed", (
             f"{best.words}, chosen on {len(search.chosen_on)} hold-out shifts{many} ({best.file})"
         )
-    if how == LEAVE_ONE_OUT:
-        return "passed", f"{best.words}, {how} ({best.file})"
+    if not how:
+        return "cannot tell", f"{best.words}, and {best.file} does not say how that was chosen"
+    words = f"{best.words}, {how} ({best.file})"
     if how == LABEL_FREE:
-        return "not passed", (
-            f"{best.words}, {how} ({best.file}): on what is reported itself, though without labels"
-        )
-    if how:
-        return "not passed", f"{best.words}, {how} ({best.file})"
-    return "cannot tell", f"{best.words}, and {best.file} does not say how that was chosen"
+        words += ": on what is reported itself, though without labels"
+    return "passed" if how == LEAVE_ONE_OUT else "not passed", words
 
 
 def _ran(chosen: Chosen, jobs: Iterable[Job]) -> bool:
@@ -107,8 +111,6 @@ def searched_values(given: Iterable[Given], option: str) -> tuple[set[object], l
     None where no file says what was searched; nothing where the option stayed the recipe's own.
     """
     telling = [each for each in given if each.chosen.search.searched]
-    if not telling:
-        return None
     values: set[object] = set()
     for each in telling:
         for name, tried in each.chosen.search.searched.items():
@@ -116,11 +118,7 @@ def searched_values(given: Iterable[Given], option: str) -> tuple[set[object], l
                 values.update(tried)
             elif name.startswith(f"{option}.") and len(tried) > 1:
                 values.update(f"{name}={value}" for value in tried)
-    return values, list(dict.fromkeys(each.file for each in telling))
-
-
-def _rank(selection: str) -> int:
-    return _ORDER.index(selection) if selection in _ORDER else len(_ORDER)
+    return (values, list(dict.fromkeys(each.file for each in telling))) if telling else None
 
 
 _FEW = 5  # values of an option that are listed before only the first and the last are
@@ -138,24 +136,19 @@ def choices_table(choices: Sequence[Choices], stored: Collection[tuple[str, str]
     >>> choices_table([by_hand], [("wrn", "ent")]).rows[0][:4]
     ['wrn', 'ent', 'epochs=2', 'not recorded']
     """
-    rows, gone = [], []
-    for each in choices:
-        for model, recipes in each.chosen.items():
-            for recipe, chosen in recipes.items():
-                rows.append(_row(model, recipe, chosen, file_name(each)))
-        gone += [
-            f"{recipe} of {model}"
-            for model, recipes in each.chosen.items()
-            for recipe in recipes
-            if not any(each.find(*pair) is recipes[recipe] for pair in stored if pair[1] == recipe)
-        ]
-    unseen = [f"Without results in this report: {', '.join(dict.fromkeys(gone))}."] if gone else []
+    met = [each.find(*pair) for each in choices for pair in stored]
+    gone = dict.fromkeys(
+        f"{each.recipe} of {each.model}"
+        for each in _all_given(choices)
+        if not any(each.chosen is one for one in met)
+    )
+    unseen = [f"Without results in this report: {', '.join(gone)}."] if gone else []
     return Table(
         name="choices",
         title="Chosen options",
         header=["model", "recipe", "chosen", "how", "chosen on", "error %", "searched",
                 "candidates", "seeds", "images each", "file"],
-        rows=rows,
+        rows=[_row(each) for each in _all_given(choices)],
         notes=(*_ABOUT, *unseen),
     )  # fmt: skip
 
@@ -163,12 +156,10 @@ def choices_table(choices: Sequence[Choices], stored: Collection[tuple[str, str]
 def by_shift_table(choices: Sequence[Choices]) -> Table:
     """A row for each shift that has a choice of its own."""
     rows: list[list[Entry]] = [
-        [model, recipe, shift, option_words(options.items(), none=DEFAULTS),
-         number_entry(chosen.search.errors.get(shift), digits=2), file_name(each)]
-        for each in choices
-        for model, recipes in each.chosen.items()
-        for recipe, chosen in recipes.items()
-        for shift, options in chosen.by_shift.items()
+        [each.model, each.recipe, shift, option_words(options.items(), none=DEFAULTS),
+         number_entry(each.chosen.search.errors.get(shift), digits=2), each.file]
+        for each in _all_given(choices)
+        for shift, options in each.chosen.by_shift.items()
     ]  # fmt: skip
     return Table(
         name="choices-by-shift",
@@ -178,16 +169,15 @@ def by_shift_table(choices: Sequence[Choices]) -> Table:
     )
 
 
-def _row(model: str, recipe: str, chosen: Chosen, file: str) -> list[Entry]:
-    search = chosen.search
+def _row(given: Given) -> list[Entry]:
+    chosen, search, words = given.chosen, given.chosen.search, given.words
     if chosen.options is None:
         different = len({tuple(options.items()) for options in chosen.by_shift.values()})
         words = f"for each of {len(chosen.by_shift)} shifts, {different} different"
-    else:
-        words = option_words(chosen.options.items(), none=DEFAULTS)
+    images = number_entry(search.images, digits=0, text=None if search.images else "all")
     return [
-        "all models" if model == "*" else model,
-        recipe,
+        "all models" if given.model == "*" else given.model,
+        given.recipe,
         words,
         chosen.selection or "not recorded",
         _places(search.chosen_on),
@@ -195,10 +185,8 @@ def _row(model: str, recipe: str, chosen: Chosen, file: str) -> list[Entry]:
         _tried(search.searched),
         number_entry(search.candidates, digits=0),
         number_entry(len(search.seeds) or None, digits=0),
-        number_entry(search.images, digits=0, text=None if search.images else "all")
-        if search.chosen_on
-        else "–",
-        file,
+        images if search.chosen_on else "–",
+        given.file,
     ]
 
 
@@ -217,17 +205,14 @@ def _tried(searched: Mapping[str, Sequence[Value]]) -> str:
     >>> _tried({"optimizer.lr": (0.01, 0.001), "epochs": (1, 2, 3, 4, 5, 6), "batch_size": (64,)})
     'optimizer.lr: 0.01, 0.001; epochs: 1 to 6'
     """
-    if not searched:
-        return "not recorded"
-    parts = [f"{name}: {_values(values)}" for name, values in searched.items() if len(values) > 1]
-    return "; ".join(parts) or "nothing: one candidate"
-
-
-def _values(values: Sequence[Value]) -> str:
-    numbers = sorted(value for value in values if isinstance(value, int | float))
-    if len(numbers) == len(values) > _FEW:
-        return f"{numbers[0]:g} to {numbers[-1]:g}"
-    return ", ".join(map(value_word, values))
+    parts = []
+    for name, values in searched.items():
+        numbers = sorted(value for value in values if isinstance(value, int | float))
+        words = ", ".join(map(value_word, values))
+        if len(numbers) == len(values) > _FEW:
+            words = f"{numbers[0]:g} to {numbers[-1]:g}"
+        parts += [f"{name}: {words}"] if len(values) > 1 else []
+    return "; ".join(parts) or ("nothing: one candidate" if searched else "not recorded")
 
 
 _REGRET = (
@@ -243,14 +228,19 @@ _GAPS = (
 
 def regret_table(choices: Sequence[Choices], results: Sequence[Result]) -> Table | None:
     """A row for each choice without labels and each choice it is compared with."""
-    rows = [
-        row
-        for each in choices
-        for model, recipes in each.chosen.items()
-        for recipe, chosen in recipes.items()
-        if chosen.search.labelled is not None
-        for row in _regret_rows(model, recipe, chosen, choices, results, file=file_name(each))
-    ]
+    rows: list[list[Entry]] = []
+    for free in _all_given(choices):
+        search = free.chosen.search
+        for against, options, error in _with_labels(free, choices, results):
+            regret = None if search.error is None or error is None else search.error - error
+            text = None if regret is None else f"{regret:+.2f}"
+            rows.append([
+                free.model, free.recipe, free.file,
+                number_entry(len(free.chosen.by_shift), digits=0),
+                number_entry(search.error, digits=2), against,
+                option_words(options.items(), none=DEFAULTS),
+                number_entry(error, digits=2), number_entry(regret, text=text),
+            ])  # fmt: skip
     gaps = [_GAPS] if any(row[-1] == "–" for row in rows) else []
     return None if not rows else Table(
         name="regret",
@@ -262,79 +252,42 @@ def regret_table(choices: Sequence[Choices], results: Sequence[Result]) -> Table
     )  # fmt: skip
 
 
-def _regret_rows(
-    model: str,
-    recipe: str,
-    chosen: Chosen,
-    choices: Sequence[Choices],
-    results: Sequence[Result],
-    *,
-    file: str,
-) -> Iterator[list[Entry]]:
-    search, labelled = chosen.search, chosen.search.labelled
-    head: list[Entry] = [
-        model,
-        recipe,
-        file,
-        number_entry(len(chosen.by_shift), digits=0),
-        number_entry(search.error, digits=2),
-    ]
+def _with_labels(
+    free: Given, choices: Sequence[Choices], results: Sequence[Result]
+) -> Iterator[tuple[str, Mapping[str, Value], float | None]]:
+    """What a choice without labels is compared with: in words, its options and its error."""
+    search, labelled = free.chosen.search, free.chosen.search.labelled
+    if labelled is None:
+        return
     known = False
-    for given in given_for(choices, model, recipe):
-        options = given.chosen.options
+    for given in given_for(choices, free.model, free.recipe):
+        options, of = given.chosen.options, given.chosen.search
         if given.chosen.selection != DEV or options is None:
             continue
-        error: float | None
-        if _same_runs(given.chosen.search, search):
-            error, known = given.chosen.search.error, True
-        else:
-            error = _error_on(results, options, model=model, recipe=recipe, search=search)
-        words = f"the choice on hold-out corruptions ({given.file})"
-        yield [*head, words, *_against(options, search.error, error)]
-    if labelled is not None and not known:
+        # Of the same runs, its labels are those that the other did without.
+        same = all(set(one) == set(other) for one, other in
+                   ((of.chosen_on, search.chosen_on), (of.seeds, search.seeds)))  # fmt: skip
+        same = same and of.images == search.images
+        known = known or same
+        error = of.error if same else _error_on(results, options, free)
+        yield f"the choice on hold-out corruptions ({given.file})", options, error
+    if not known:
         oracle = "" if all(map(_held_out, search.chosen_on)) else " (oracle)"
-        compared = _against(labelled.options, search.error, labelled.error)
-        yield [*head, f"one choice by the labels of the same shifts{oracle}", *compared]
+        words = f"one choice by the labels of the same shifts{oracle}"
+        yield words, labelled.options, labelled.error
 
 
-def _same_runs(one: Search, other: Search) -> bool:
-    """Whether the labels of the one search are those that the other did without."""
-    return (set(one.chosen_on), set(one.seeds), one.images) == (
-        set(other.chosen_on),
-        set(other.seeds),
-        other.images,
-    )
-
-
-def _against(
-    options: Mapping[str, Value], free: float | None, error: float | None
-) -> tuple[Entry, Entry, Entry]:
-    regret = None if free is None or error is None else free - error
-    text = None if regret is None else f"{regret:+.2f}"
-    return (
-        option_words(options.items(), none=DEFAULTS),
-        number_entry(error, digits=2),
-        number_entry(regret, digits=2, text=text),
-    )
-
-
-def _error_on(
-    results: Sequence[Result],
-    options: Mapping[str, Value],
-    *,
-    model: str,
-    recipe: str,
-    search: Search,
-) -> float | None:
-    """The mean error of options on the images of another search; None where runs are missing.
+def _error_on(results: Sequence[Result], options: Mapping[str, Value], free: Given) -> float | None:
+    """The mean error of options on the images of another choice; None where runs are missing.
 
     As in a search, a run of more epochs tells of fewer.
     """
+    search = free.chosen.search
     wanted = {(place, seed) for place in search.chosen_on for seed in search.seeds}
     found = {
         result.key: result
         for result in results
-        if (result.job.model, result.job.recipe) == (model, recipe)
+        if (result.job.model, result.job.recipe) == (free.model, free.recipe)
         and (result.job.images, result.job.setting) == (search.images, None)
         and (place_of(result.job).words, result.job.seed) in wanted
         and _but_epochs(dict(result.job.options)) == _but_epochs(options)

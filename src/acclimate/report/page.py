@@ -10,23 +10,28 @@ from acclimate.bench import Condition, Store
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
 from acclimate.errors import AcclimateError
-from acclimate.report.calibration import reliability_figure
 from acclimate.report.charts import DARK, LIGHT, Figure, browser_script, why_no_charts
 from acclimate.report.choices import by_shift_table, choices_table, file_name, regret_table
-from acclimate.report.details import (
+from acclimate.report.figures import (
+    balance_figure,
+    dumbbell_figure,
+    error_figure,
+    rate_figure,
+    rate_groups,
+    reliability_figure,
+)
+from acclimate.report.practices import Practice, practices
+from acclimate.report.published import PublishedPoint, published_figure, published_points
+from acclimate.report.settings import Found, Panel, View, panels, view
+from acclimate.report.tables import (
     data_table,
     failures_table,
     notes_table,
     recipes_in_full,
     runs_table,
+    settings_tables,
+    shift_tables,
 )
-from acclimate.report.headline import settings_tables
-from acclimate.report.over_time import balance_figure, error_figure
-from acclimate.report.practices import Practice, practices
-from acclimate.report.published import PublishedPoint, published_figure, published_points
-from acclimate.report.rates import rate_figure, rate_groups
-from acclimate.report.settings import Found, Panel, choose, panels
-from acclimate.report.shifts import dumbbell_figure, shift_tables
 from acclimate.table import Table
 from acclimate.text import counted
 
@@ -39,11 +44,11 @@ _REST = "narrow it with --where, or write all with --tables DIR"
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of the report under a heading; ``more`` are tables that are folded away."""
+    """A part of the report; the page has its introduction, ``more`` are tables folded away."""
 
     name: str
     title: str
-    about: str = ""
+    note: str = ""
     tables: Sequence[Table] = ()
     more: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
@@ -53,8 +58,7 @@ class Section:
     @property
     def empty(self) -> bool:
         """Whether it has nothing to show."""
-        content = (self.tables, self.figures, self.practices, self.recipes)
-        return not any(content) and self.about != "None."
+        return not (self.note or self.tables or self.figures or self.practices or self.recipes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +96,6 @@ def report_page(report: Report) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment.get_template("page.html").render(
         report=report,
-        shown=[section for section in report.sections if not section.empty],
-        absent=[section.title for section in report.sections if section.empty],
         missing=missing,
         script="" if missing or not report.figures else browser_script(),
         themes={"light": LIGHT, "dark": DARK},
@@ -120,18 +122,25 @@ def build_report(
     if not done:
         raise AcclimateError(_why_nothing(store, where, failed))
     found = panels(done)
-    chosen = [each for panel in found for each in choose(panel, found, choices=choices)]
+    views = {panel: view(panel, found, choices=choices) for panel in found}
+    chosen = [shown for each in views.values() for shown in each.chosen]
     points = published_points(done, chosen) if published is None else published
     first, every = settings_tables(store, where, chosen)
     shifts = shift_tables(store, where)
     scatter = published_figure(points)
-    swept = [group for panel in _shown(found) for group in rate_groups(panel, found)]
+    small = "; ".join(sorted({point.small for point in points if point.small}))
+    drawn = _largest(found)
+    swept = [group for panel in drawn for group in rate_groups(panel, found)]
     searches = _searches(choices, done)
 
-    def by_panel(draw: Callable[..., Figure | None]) -> list[Figure]:
-        figures = (draw(panel, found, choices=choices) for panel in _shown(found))
-        return [figure for figure in figures if figure is not None]
+    def section(
+        name: str, title: str, draw: Callable[[View], Figure | None], tables: Sequence[Table] = ()
+    ) -> Section:
+        """With a figure for each model and data."""
+        figures = [figure for panel in drawn if (figure := draw(views[panel])) is not None]
+        return _figures(name, title, figures, found, tables=tables)
 
+    rates = [rate_figure(*group) for group in swept[:_PANELS]]
     sections = [
         Section(
             name="results",
@@ -139,58 +148,18 @@ def build_report(
             tables=[first.first(_HEADLINE, rest=_REST)],
             more=[every.first(_HEADLINE, rest=_REST)] if len(every.rows) > len(first.rows) else [],
         ),
-        Section(
-            name="practices",
-            title="Best practices",
-            about="What the paper asks of an evaluation of test-time adaptation, and whether it "
-            "shows in these results.",
-            practices=practices(found, choices),
-        ),
+        Section(name="practices", title="Best practices", practices=practices(found, choices)),
         *searches,
-        Section(
-            name="corruptions",
-            title="Error by corruption, before and after",
-            figures=by_panel(dumbbell_figure),
-            tables=[table.first(_BY_SHIFT, rest=_REST) for table in shifts],
-        ),
-        Section(
-            name="epochs",
-            title="Error over the adaptation",
-            figures=by_panel(error_figure),
-            about="Solid: after each epoch, of a pass over all images; epoch 0 has the "
-            "recipe's statistics and nothing learnt. Dotted: the online predictions of the "
-            "epoch, each made before its update. All with the statistics of each batch, as bn's "
-            "line is; the model returned has those of all images. Of a stream: the online "
-            "predictions in each twentieth of it.",
-        ),
-        Section(
-            name="rates",
-            title="Learning rate and epochs",
-            figures=[rate_figure(*group) for group in swept[:_PANELS]],
-            about="The error in each cell; yellow where learning lowered it, purple where it "
-            "raised it, against the recipe's statistics with nothing learnt; full colour "
-            "for a quarter of that error or more. Framed: worse than the unadapted model. "
-            "Runs of many epochs have all shorter ones in them.",
-        ),
-        Section(
-            name="calibration",
-            title="Calibration",
-            figures=by_panel(reliability_figure),
-            about="On the dashed line a model is right as often as it says. ECE: expected "
-            "calibration error of the curve, from 0 to 1. Bins of fewer than one image in a "
-            "thousand are left out.",
-        ),
-        Section(
-            name="balance",
-            title="Class balance over time",
-            figures=by_panel(balance_figure),
-            about="How frequent the most frequent prediction is. A model that collapses predicts "
-            "ever fewer classes.",
-        ),
+        section("corruptions", "Error by corruption, before and after", dumbbell_figure,
+                [table.first(_BY_SHIFT, rest=_REST) for table in shifts]),
+        section("epochs", "Error over the adaptation", error_figure),
+        _figures("rates", "Learning rate and epochs", rates, found, more=len(swept) - _PANELS),
+        section("calibration", "Calibration", reliability_figure),
+        section("balance", "Class balance over time", balance_figure),
         Section(
             name="published",
             title="Published and measured",
-            about=_compared(points),
+            note=f"Some are measured on less than the paper: {small}." if small else "",
             figures=[scatter] if scatter else [],
         ),
         Section(
@@ -203,65 +172,54 @@ def build_report(
             name="failures",
             title="Failed jobs",
             tables=[failures_table(failed)] if failed else [],
-            about="" if failed else "None.",
+            note="" if failed else "None.",
         ),
-    ]
-    more = {"rates": len(swept) - _PANELS}
+    ]  # fmt: skip
     return Report(
         store=store.path.name,
         facts=_facts(done, failed, where, choices),
-        sections=[_named(_left_out(section, found, more.get(section.name, 0)))
-                  for section in sections],
+        sections=sections,
         whole=(first, every, *shifts, *(t for s in searches for t in (*s.tables, *s.more))),
-    )  # fmt: skip
+    )
 
 
-def _compared(points: Sequence[PublishedPoint]) -> str:
-    small = sorted({point.small for point in points if point.small})
-    less = f" Some are measured on less than the paper: {'; '.join(small)}." if small else ""
-    return f"The numbers of the paper whose runs are in this store.{less}"
-
-
-def _shown(found: Found) -> list[Panel]:
+def _largest(found: Found) -> list[Panel]:
     """The panels with the most results, in the order of their names."""
     most = sorted(found, key=lambda p: -sum(len(each) for each in found[p].values()))[:_PANELS]
     return [panel for panel in found if panel in most]
 
 
+def _figures(
+    name: str,
+    title: str,
+    figures: Sequence[Figure],
+    found: Found,
+    *,
+    tables: Sequence[Table] = (),
+    more: int = 0,
+) -> Section:
+    """A section of figures, numbered for their files; it says how many others there would be."""
+    left = max(0, len(found) - _PANELS)
+    parts = [f"{left:,} of {len(found):,} models and data"] if left else []
+    parts += [f"{more:,} more figures"] if more > 0 else []
+    words = f"Left out here: {' and '.join(parts)}; --where narrows the report to them."
+    if len(figures) > 1:
+        figures = [replace(f, name=f"{f.name}-{i}") for i, f in enumerate(figures, 1)]
+    note = words if figures and parts else ""
+    return Section(name=name, title=title, note=note, figures=figures, tables=tables)
+
+
 def _searches(choices: Sequence[Choices], done: Sequence[Result]) -> list[Section]:
     """What choice files say; nothing without any."""
-    if not choices:
-        return []
     stored = {(result.job.model, result.job.recipe) for result in done}
     regret, by_shift = regret_table(choices, done), by_shift_table(choices)
     section = Section(
         name="choice",
         title="Choice of options",
-        about="From the files of acclimate tune: what was searched, on which images, and what was "
-        "chosen.",
         tables=[choices_table(choices, stored), *([regret] if regret else [])],
         more=[by_shift] if by_shift.rows else [],
     )
-    return [section]
-
-
-def _left_out(section: Section, found: Found, more: int) -> Section:
-    """A section of several figures says how many others there would be."""
-    left = len(found) - len(_shown(found))
-    if not section.figures or section.name == "published" or (left <= 0 and more <= 0):
-        return section
-    parts = [f"{left:,} of {len(found):,} models and data"] if left > 0 else []
-    parts += [f"{more:,} more figures"] if more > 0 else []
-    words = f"Left out here: {' and '.join(parts)}; --where narrows the report to them."
-    return replace(section, about=f"{section.about} {words}".strip())
-
-
-def _named(section: Section) -> Section:
-    """Figures of one kind are numbered, for their files."""
-    if len(section.figures) < 2:
-        return section
-    figures = [replace(f, name=f"{f.name}-{i}") for i, f in enumerate(section.figures, 1)]
-    return replace(section, figures=figures)
+    return [section] if choices else []
 
 
 def _facts(
@@ -275,30 +233,28 @@ def _facts(
     hours = sum(result.record.seconds or 0 for result in done) / 3600
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     took = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
-    chosen = ", ".join(f"{each.column}={','.join(each.values)}" for each in where)
-    names = ", ".join(map(file_name, choices))
+    kinds = {what: {getattr(result.job, what) for result in done}
+             for what in ("model", "recipe", "seed")}  # fmt: skip
     return [
         counted(len(done), "result")
         + (f", {counted(len(failed), 'failed job')}" if failed else ""),
-        ", ".join(
-            counted(len({getattr(result.job, what) for result in done}), what)
-            for what in ("model", "recipe", "seed")
-        ),
+        ", ".join(counted(len(found), what) for what, found in kinds.items()),
         f"run {span}, {took}",
-        *([f"only {chosen}"] if chosen else []),
-        *([f"options chosen in {names}"] if names else []),
+        *([f"only {', '.join(_conditions(where))}"] if where else []),
+        *([f"options chosen in {', '.join(map(file_name, choices))}"] if choices else []),
     ]
+
+
+def _conditions(where: Sequence[Condition]) -> list[str]:
+    return [f"{each.column}={','.join(each.values)}" for each in where]
 
 
 def _why_nothing(store: Store, where: Sequence[Condition], failed: Sequence[Result]) -> str:
     """Why there is nothing to report, and what to do about it."""
-    chosen = " and ".join(f"{each.column}={','.join(each.values)}" for each in where)
-    asked = f" with {chosen}" if chosen else ""
+    asked = f" with {' and '.join(_conditions(where))}" if where else ""
     if not failed:
         return f"{store.path} has no results{asked}; acclimate bench fills it"
-    why = failed[0].reason
-    jobs = counted(len(failed), "failed job")
     return (
-        f"{store.path} has no results{asked} but {jobs}, the first because: {why}; mend that and "
-        "run the same sweep again"
+        f"{store.path} has no results{asked} but {counted(len(failed), 'failed job')}, the first "
+        f"because: {failed[0].reason}; mend that and run the same sweep again"
     )

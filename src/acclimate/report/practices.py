@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from acclimate.bench.choices import Choices
-from acclimate.bench.job import UNADAPTED, Job, Options
+from acclimate.bench.job import UNADAPTED
 from acclimate.bench.record import Result
 from acclimate.report.choices import State, given_for, judged, searched_values
-from acclimate.report.rates import rate_of
-from acclimate.report.settings import Found, compared, panel_words
+from acclimate.report.figures import rate_of
+from acclimate.report.settings import Found, Runs, Setting, compared, panel_words
 from acclimate.text import option_words
 
 __all__ = ["Practice", "practices"]
-
 
 _ROBUST = (
     "augmix", "deepaug", "noisy-student", "noisystudent", "dino", "wsl", "self-ensembling",
@@ -29,10 +27,12 @@ _ROUNDING = 0.1
 """Points of error by which two passes in bfloat16 may differ."""
 _NAMED = 3
 _NOTHING_REPORTED = "No recipe that learns was run on anything but hold-out corruptions yet."
+_ELSEWHERE = "one setting, and where it comes from is not in this store"
+
+_Checked: TypeAlias = tuple[State, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Practice:
+class Practice(NamedTuple):
     """One of them: what is asked, whether it was done, and how that shows."""
 
     name: str
@@ -46,146 +46,116 @@ def practices(found: Found, choices: Sequence[Choices] = ()) -> list[Practice]:
     >>> [practice.state for practice in practices({})]
     ['cannot tell', 'cannot tell', 'cannot tell', 'cannot tell', 'cannot tell', 'cannot tell']
     """
-    learnt = [r for settings in found.values() for s, rs in settings.items()
-              if s.recipe not in _GRADIENT_FREE for r in rs]  # fmt: skip
-    return [
-        _selection(found, choices),
-        _baselines(found),
-        _robust(found),
-        _searched("Epochs searched", learnt, _Of("epochs", "numbers of epochs", _epochs), choices),
-        _searched("Learning rate searched", learnt,
-                  _Of("optimizer.lr", "learning rates", _rates), choices),
-        _searched("Adapted parameters searched", learnt,
-                  _Of("selector", "choices of parameters", _selectors), choices),
-    ]  # fmt: skip
 
+    def searched(option: str, words: str, values: Callable[[Result], set[object]]) -> _Checked:
+        return _searched(found, choices, option=option, words=words, values=values)
 
-class _Of(NamedTuple):
-    """An option, in words, and how the record of a run has it."""
-
-    option: str
-    words: str
-    values: Callable[[Result], set[object]]
-
-
-def _selection(found: Found, choices: Sequence[Choices]) -> Practice:
-    name = "Hyper-parameters chosen on hold-out corruptions"
-    dev, test = _by_recipe(found, held_out=True), _by_recipe(found, held_out=False)
-    adapted = {key: settings for key, settings in test.items() if key[1] not in _GRADIENT_FREE}
-    if not adapted:
-        return Practice(name=name, state="cannot tell", evidence=_NOTHING_REPORTED)
-    open_, agreed, broken = list[str](), list[str](), list[str]()
-    from_elsewhere = False
-    by_state = {"passed": agreed, "not passed": broken, "cannot tell": open_}
-    for key, settings in adapted.items():
-        words = f"{key[1]} of {key[0]}"
-        on_dev = compared(dev.get(key, {}))
-        given = given_for(choices, key[0], key[1])
-        if given:
-            state, evidence = judged(given, _reported(found, key))
-            by_state[state].append(f"{words}: {evidence}")
-        elif on_dev.tried > 1:
-            lowest = on_dev.errors[on_dev.best]
-            best = [options for options, error in on_dev.errors.items() if error <= lowest + 1e-6]
-            reported = [options for options in best if options in settings]
-            named = option_words((reported or best)[0], none="no options")
-            less = f"{on_dev.left_out} left out as incomplete there"
-            evidence = f"{words}: {named} did best of {len(on_dev.errors)} on hold-out corruptions"
-            evidence += f" ({less})" if on_dev.left_out else ""
-            if len(on_dev.errors) == 1:
-                open_.append(f"{words}: nothing to compare {named} with on hold-out corruptions, "
-                             f"{less}")  # fmt: skip
-            elif reported:
-                agreed.append(evidence)
-            else:
-                broken.append(f"{evidence}, and is not among those run for the report")
-        elif len(settings) > 1:
-            broken.append(
-                f"{words}: {len(settings)} settings on what is reported, and no search on hold-out "
-                "corruptions; to name the best of them is to choose on the test"
-            )
-        else:
-            from_elsewhere = True
-            open_.append(f"{words}: one setting, and where it comes from is not in this store")
-    if broken:
-        return Practice(name=name, state="not passed", evidence=_listed(broken))
-    if open_:
-        hint = (
-            " If it was chosen in another store, acclimate results STORE --merge OTHER adds that."
-        )
-        evidence = _listed(open_) + (hint if from_elsewhere else "")
-        return Practice(name=name, state="cannot tell", evidence=evidence)
-    return Practice(name=name, state="passed", evidence=_listed(agreed))
-
-
-def _by_recipe(
-    found: Found, *, held_out: bool
-) -> dict[tuple[str, str, str], dict[Options, list[Result]]]:
-    """Labelled results of each setting by model and recipe, of hold-out corruptions or others."""
-    runs: dict[tuple[str, str, str], dict[Options, list[Result]]] = {}
-    for panel, settings in found.items():
-        if (panel.group == "dev") != held_out:
-            continue
-        for setting, results in settings.items():
-            known = [result for result in results if result.error is not None]
-            of_recipe = runs.setdefault((panel.model, setting.recipe, panel.weights), {})
-            if known:
-                of_recipe.setdefault(setting.options, []).extend(known)
-    return runs
-
-
-def _reported(found: Found, key: tuple[str, str, str]) -> list[list[Job]]:
-    """The jobs of a model, recipe and weights, by images other than hold-out corruptions."""
-    model, recipe, weights = key
-    by_panel = [
-        [
-            r.job
-            for setting, results in settings.items()
-            if setting.recipe == recipe
-            for r in results
-        ]
-        for panel, settings in found.items()
-        if (panel.model, panel.weights) == (model, weights) and panel.group != "dev"
-    ]
-    return [jobs for jobs in by_panel if jobs]
-
-
-def _baselines(found: Found) -> Practice:
-    name = "Simple baselines beside it"
-    lacking, exempt, whole = [], [], 0
-    learns = {
-        panel: settings
-        for panel, settings in found.items()
-        if {setting.recipe for setting in settings} - set(_GRADIENT_FREE)
+    checked = {
+        "Hyper-parameters chosen on hold-out corruptions": _selection(found, choices),
+        "Simple baselines beside it": _baselines(found),
+        "Robust source models among the models": _robust(found),
+        "Epochs searched": searched("epochs", "numbers of epochs", _epochs),
+        "Learning rate searched": searched("optimizer.lr", "learning rates", _rates),
+        "Adapted parameters searched": searched("selector", "choices of parameters", _selectors),
     }
+    return [Practice(name, *found) for name, found in checked.items()]
+
+
+def _selection(found: Found, choices: Sequence[Choices]) -> _Checked:
+    adapted = dict.fromkeys(
+        (panel.model, setting.recipe, panel.weights)
+        for panel, settings in found.items()
+        for setting in settings
+        if panel.group != "dev" and setting.recipe not in _GRADIENT_FREE
+    )
+    by_state: dict[State, list[str]] = {"not passed": [], "cannot tell": [], "passed": []}
+    for model, recipe, weights in adapted:
+        own = {
+            panel: {s: results for s, results in settings.items() if s.recipe == recipe}
+            for panel, settings in found.items()
+            if (panel.model, panel.weights) == (model, weights)
+        }
+        test = [runs for panel, runs in own.items() if runs and panel.group != "dev"]
+        given = given_for(choices, model, recipe)
+        if given:
+            jobs = [[r.job for results in runs.values() for r in results] for runs in test]
+            state, words = judged(given, jobs)
+        else:
+            dev = [runs for panel, runs in own.items() if panel.group == "dev"]
+            state, words = _chosen_on_dev(_labelled(dev), _labelled(test))
+        by_state[state].append(f"{recipe} of {model}: {words}")
+    for state, evidence in by_state.items():
+        if evidence:
+            hint = " If it was chosen in another store, acclimate results STORE --merge OTHER adds "
+            elsewhere = state == "cannot tell" and any(e.endswith(_ELSEWHERE) for e in evidence)
+            return state, _listed(evidence) + (f"{hint}that." if elsewhere else "")
+    return "cannot tell", _NOTHING_REPORTED
+
+
+def _labelled(panels: Iterable[Runs]) -> dict[Setting, list[Result]]:
+    """The results whose error is known, of all panels."""
+    found: dict[Setting, list[Result]] = {}
+    for runs in panels:
+        for setting, results in runs.items():
+            if known := [result for result in results if result.error is not None]:
+                found.setdefault(setting, []).extend(known)
+    return found
+
+
+def _chosen_on_dev(dev: Runs, test: Runs) -> _Checked:
+    """Whether what a recipe is reported with is what did best on hold-out corruptions."""
+    on_dev = compared(dev)
+    if on_dev.tried > 1:
+        lowest = on_dev.errors[on_dev.best]
+        best = [setting for setting, error in on_dev.errors.items() if error <= lowest + 1e-6]
+        reported = [setting for setting in best if setting in test]
+        named = option_words((reported or best)[0].options, none="no options")
+        less = f"{on_dev.left_out} left out as incomplete there"
+        if len(on_dev.errors) == 1:
+            return "cannot tell", (
+                f"nothing to compare {named} with on hold-out corruptions, {less}"
+            )
+        evidence = f"{named} did best of {len(on_dev.errors)} on hold-out corruptions"
+        evidence += f" ({less})" if on_dev.left_out else ""
+        if reported:
+            return "passed", evidence
+        return "not passed", f"{evidence}, and is not among those run for the report"
+    if len(test) > 1:
+        return "not passed", (
+            f"{len(test)} settings on what is reported, and no search on hold-out "
+            "corruptions; to name the best of them is to choose on the test"
+        )
+    return "cannot tell", _ELSEWHERE
+
+
+def _baselines(found: Found) -> _Checked:
+    lacking, exempt, whole = [], [], 0
+    learns = {panel: runs for panel, runs in found.items()
+              if any(setting.recipe not in _GRADIENT_FREE for setting in runs)}  # fmt: skip
     reported = any(panel.group != "dev" for panel in learns)
-    for panel, settings in learns.items():
+    for panel, runs in learns.items():
         if reported and panel.group == "dev":  # options were chosen there, nothing is claimed
             continue
-        recipes = {setting.recipe for setting in settings}
-        source = UNADAPTED in recipes or all(
-            result.unadapted_error is not None for each in settings.values() for result in each
-        )
-        runs = [result for each in settings.values() for result in each]
-        alike = not any(map(_restates, runs))
-        if alike and "bn" not in recipes:
-            exempt.append(panel_words(panel, found))
-        there = {"unadapted": source, "bn": alike or "bn" in recipes}
+        name = panel_words(panel, found)
+        recipes = {setting.recipe for setting in runs}
+        results = [result for each in runs.values() for result in each]
+        measured = all(result.unadapted_error is not None for result in results)
+        alike = "bn" not in recipes and not any(map(_restates, results))
+        there = {"unadapted": measured or UNADAPTED in recipes, "bn": alike or "bn" in recipes}
         gone = [word for word, here in there.items() if not here]
+        lacking += [f"{name}: no {' and no '.join(gone)}"] if gone else []
+        exempt += [name] if alike else []
         whole += not gone
-        if gone:
-            lacking.append(f"{panel_words(panel, found)}: no {' and no '.join(gone)}")
-    if not lacking and not whole:
-        return Practice(name=name, state="cannot tell", evidence="No recipe that learns was run.")
     if lacking:
-        return Practice(name=name, state="not passed", evidence=_listed(lacking))
+        return "not passed", _listed(lacking)
+    if not whole:
+        return "cannot tell", "No recipe that learns was run."
     times = f"{whole} combinations" if whole > 1 else "the one combination"
-    both = "The unadapted model, and bn where it changes anything," if exempt else ""
-    both = both or "The unadapted model and bn"
-    evidence = f"{both} stand beside every recipe, for {times} of model and images."
+    both = "The unadapted model and bn"
     if exempt:
-        evidence += f" It changes nothing for {_listed(exempt)}"
-    return Practice(name=name, state="passed", evidence=evidence)
+        both = "The unadapted model, and bn where it changes anything,"
+    evidence = f"{both} stand beside every recipe, for {times} of model and images."
+    return "passed", evidence + (f" It changes nothing for {_listed(exempt)}" if exempt else "")
 
 
 def _restates(result: Result) -> bool:
@@ -200,51 +170,60 @@ def _restates(result: Result) -> bool:
     return start is None or before is None or abs(start - before) > _ROUNDING
 
 
-def _robust(found: Found) -> Practice:
-    name = "Robust source models among the models"
+def _robust(found: Found) -> _Checked:
     models = {}
-    for panel, settings in found.items():
-        weights = next(iter(settings.values()))[0].job.weights
+    for panel, runs in found.items():
+        weights = next(iter(runs.values()))[0].job.weights
         file = "" if weights is None else Path(weights.path).name
         words = "-".join(re.findall("[a-z0-9]+", f"{panel.model} {file}".lower()))
         models[panel.model, panel.weights] = f"-{words}-"
     if not models:
-        return Practice(name=name, state="cannot tell", evidence="There are no done results.")
+        return "cannot tell", "There are no done results."
     robust = [key[0] for key, words in models.items() if any(word in words for word in _ROBUST)]
     if robust:
-        return Practice(name=name, state="passed", evidence=f"By their names: {_listed(robust)}")
+        return "passed", f"By their names: {_listed(robust)}"
     named = _listed([model for model, _ in models])
-    return Practice(
-        name=name,
-        state="not passed",
-        evidence=f"None of the names says so (AugMix, DeepAugment, noisy student, …): {named}",
-    )
+    none = "None of the names says so (AugMix, DeepAugment, noisy student, …)"
+    return "not passed", f"{none}: {named}"
 
 
 def _searched(
-    name: str, results: Sequence[Result], of: _Of, choices: Sequence[Choices]
-) -> Practice:
-    reported = {(r.job.recipe, r.job.model) for r in results if not _held_out(r)}
-    if not reported:
-        return Practice(name=name, state="cannot tell", evidence=_NOTHING_REPORTED)
+    found: Found,
+    choices: Sequence[Choices],
+    *,
+    option: str,
+    words: str,
+    values: Callable[[Result], set[object]],
+) -> _Checked:
+    """Whether several values of an option were tried, by its ``values`` in the record of a run."""
     tried: dict[tuple[str, str], set[object]] = {}
-    for result in results:
-        key = (result.job.recipe, result.job.model)
-        if key in reported:
-            tried.setdefault(key, set()).update(of.values(result))
+    reported = set()
+    for runs in found.values():
+        for setting, results in runs.items():
+            for result in results if setting.recipe not in _GRADIENT_FREE else ():
+                key = (setting.recipe, result.job.model)
+                tried.setdefault(key, set()).update(values(result))
+                reported |= set() if _held_out(result) else {key}
     few, several = [], []
     for (recipe, model), stored in tried.items():
-        searched = searched_values(given_for(choices, model, recipe), of.option)
-        values, files = (stored, []) if searched is None else searched
+        if (recipe, model) not in reported:
+            continue
+        searched = searched_values(given_for(choices, model, recipe), option)
+        known, files = (stored, []) if searched is None else searched
         by = f", says {' and '.join(files)}" if files else ""
-        if len(values) < 2:
-            one = "only the recipe's own" if files and not values else _one(values)
-            few.append(f"{recipe} of {model}: {one}{by}")
+        if len(known) > 1:
+            several.append(f"{recipe} of {model}: {len(known)} {words} ({_some(known)}){by}")
         else:
-            several.append(f"{recipe} of {model}: {len(values)} {of.words} ({_some(values)}){by}")
+            one = f"only {next(iter(known))}" if known else "not recorded"
+            one = "only the recipe's own" if files and not known else one
+            few.append(f"{recipe} of {model}: {one}{by}")
     if few:
-        return Practice(name=name, state="not passed", evidence=_listed(few))
-    return Practice(name=name, state="passed", evidence=_listed(several))
+        return "not passed", _listed(few)
+    return ("passed", _listed(several)) if several else ("cannot tell", _NOTHING_REPORTED)
+
+
+def _held_out(result: Result) -> bool:
+    return result.job.group == "dev" or result.job.split == "val"
 
 
 def _epochs(result: Result) -> set[object]:
@@ -257,10 +236,6 @@ def _epochs(result: Result) -> set[object]:
     return set(range(1, len(after) + 1))
 
 
-def _held_out(result: Result) -> bool:
-    return result.job.group == "dev" or result.job.split == "val"
-
-
 def _rates(result: Result) -> set[object]:
     rate = rate_of(result)
     return set() if rate is None else {rate}
@@ -269,10 +244,6 @@ def _rates(result: Result) -> set[object]:
 def _selectors(result: Result) -> set[object]:
     selector = (result.record.recipe or {}).get("selector") or {}
     return {selector["kind"]} if "kind" in selector else set()
-
-
-def _one(values: set[object]) -> str:
-    return f"only {next(iter(values))}" if values else "not recorded"
 
 
 def _some(values: set[object]) -> str:

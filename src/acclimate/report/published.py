@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -9,13 +10,14 @@ from pathlib import Path
 from statistics import fmean
 
 from acclimate.bench.choices import Choices
-from acclimate.bench.job import Value
+from acclimate.bench.job import Job, Value
 from acclimate.bench.record import Result
 from acclimate.paper import Available, Scope, measured, plan_cell
 from acclimate.paper.plan import longest_runs
-from acclimate.paper.tables import Cell, tables
+from acclimate.paper.tables import tables
 from acclimate.parts.base import PARTS
-from acclimate.report.charts import Figure, scatter
+from acclimate.report import charts
+from acclimate.report.charts import Figure, Spec, axis, padded
 from acclimate.report.settings import Shown
 from acclimate.table import Table, number_entry
 
@@ -38,14 +40,7 @@ class PublishedPoint:
 class _InStore(Available):
     """Images that results are of were available once; nothing is opened."""
 
-    def problem(
-        self,
-        dataset: str,
-        *,
-        split: str | None = None,
-        shifts: Sequence[str] = (),
-        severities: Sequence[int] = (),
-    ) -> str | None:
+    def problem(self, dataset: str, **_: object) -> str | None:
         return None if dataset in self.roots else "no results"
 
 
@@ -66,41 +61,31 @@ def published_points(
         for cell in table.to_run
         if cell.model in models and cell.published is not None and cell.metric in _METRICS
     ]
-    if not cells:
-        return []
-    available = _InStore(roots={job.dataset: "" for job in jobs}, weights=_weights(known.values()))
+    available = _InStore(roots={job.dataset: "" for job in jobs}, weights=_weights(jobs))
     severities = tuple(sorted({job.severity for job in jobs if job.severity is not None}))
     sizes = sorted({job.images for job in jobs}, key=lambda size: size or 1 << 60, reverse=True)
     # The whole first: a small version counts only where there is nothing else.
     scopes = [Scope(images=size) for size in sizes]
     scopes += [Scope(images=size, severities=severities) for size in sizes if severities]
     settings = [*_choices(shown), Choices()]
-    found = (_point(cell, available, scopes, known, cells, settings) for cell in cells)
-    return [point for point in found if point is not None]
-
-
-def _point(
-    cell: Cell,
-    available: Available,
-    scopes: Sequence[Scope],
-    known: dict[str, Result],
-    cells: Sequence[Cell],
-    settings: Sequence[Choices],
-) -> PublishedPoint | None:
-    same = [other for other in cells if other.table == cell.table]
-    # A run for one table may be longer than the cell asks for, and has its epoch among its own.
-    longer = (None, longest_runs(same), longest_runs(cells))
-    for scope, choices, longest in product(scopes, settings, longer):
-        plan = plan_cell(cell, available=available, scope=scope, choices=choices, longest=longest)
-        if plan.lacks or not plan.tries or not all(job.key in known for job in plan.jobs):
-            continue
-        value = measured(plan, known).value
-        if value is not None and cell.published is not None:
-            label = f"{cell.table}: {cell.row}, {cell.column} ({cell.metric})"
-            return PublishedPoint(
-                label=label, published=cell.published, measured=value, small=scope.words
+    # A run for one table may be longer than a cell asks for, and has its epoch among its own.
+    of_all = longest_runs(cells)
+    points = []
+    for cell in cells:
+        of_table = longest_runs(other for other in cells if other.table == cell.table)
+        for scope, choices, longest in product(scopes, settings, (None, of_table, of_all)):
+            plan = plan_cell(
+                cell, available=available, scope=scope, choices=choices, longest=longest
             )
-    return None
+            if not plan.jobs or not all(job.key in known for job in plan.jobs):
+                continue
+            value = measured(plan, known).value
+            if value is not None and cell.published is not None:
+                label = f"{cell.table}: {cell.row}, {cell.column} ({cell.metric})"
+                points.append(PublishedPoint(label=label, published=cell.published,
+                                             measured=value, small=scope.words))  # fmt: skip
+                break
+    return points
 
 
 def _choices(shown: Sequence[Shown]) -> list[Choices]:
@@ -120,19 +105,21 @@ def _choices(shown: Sequence[Shown]) -> list[Choices]:
     return [Choices.of(options) for options in found.values()]
 
 
-def _weights(results: Iterable[Result]) -> dict[str, str]:
+def _weights(jobs: Iterable[Job]) -> dict[str, str]:
     """Files of models that were filled with just one, where it is still there."""
     files: dict[str, set[str]] = {}
-    for result in results:
-        if result.job.weights is not None:
-            files.setdefault(result.job.model, set()).add(result.job.weights.path)
-    found = ((model, next(iter(paths))) for model, paths in files.items() if len(paths) == 1)
-    wanted = {(c.model, c.weights) for table in tables() for c in table.to_run if c.weights}
+    for job in jobs:
+        if job.weights is not None:
+            files.setdefault(job.model, set()).add(job.weights.path)
+    wanted = Counter(
+        model
+        for model, _ in {(c.model, c.weights) for t in tables() for c in t.to_run if c.weights}
+    )
     return {
         model: path
-        for model, path in found
+        for model, (path, *others) in files.items()
         # Which of several weights the file holds cannot be known here.
-        if sum(model == other for other, _ in wanted) <= 1 and Path(path).is_file()
+        if not others and wanted[model] <= 1 and Path(path).is_file()
     }
 
 
@@ -147,36 +134,50 @@ def published_figure(points: Sequence[PublishedPoint]) -> Figure | None:
     """
     if not points:
         return None
-    title = f"{len(points):,} numbers of the paper, published and measured"
     rows = [
-        [
-            p.label,
-            number_entry(p.published),
-            number_entry(p.measured),
-            number_entry(p.measured - p.published),
-            p.small or "whole",
-        ]
+        [p.label, *map(number_entry, (p.published, p.measured, p.measured - p.published)),
+         p.small or "whole"]
         for p in sorted(points, key=lambda p: -abs(p.measured - p.published))
-    ]
+    ]  # fmt: skip
     table = Table(
         name="published",
         title="Published and measured, largest difference first",
         header=["cell", "published", "measured", "difference", "version"],
         rows=rows,
-    ).first(_LISTED, rest="acclimate reproduce shows whole tables")
-    drawn = [
+    )
+    return Figure(
+        name="published-and-measured",
+        title=f"{len(points):,} numbers of the paper, published and measured",
+        description=_apart(points),
+        spec=_scatter(points),
+        table=table.first(_LISTED, rest="acclimate reproduce shows whole tables"),
+    )
+
+
+def _scatter(points: Sequence[PublishedPoint]) -> Spec:
+    values = [
         {"label": p.label, "published": p.published, "measured": p.measured,
          "line": p.small or "whole"}
         for p in points
     ]  # fmt: skip
     groups = [small or "whole" for small in sorted({p.small for p in points})]
-    return Figure(
-        name="published-and-measured",
-        title=title,
-        description=_apart(points),
-        spec=scatter(drawn, groups=groups),
-        table=table,
-    )
+    of = charts.by_line({group: charts.nth_look(number) for number, group in enumerate(groups)})
+    low, high = padded([n for p in points for n in (p.published, p.measured)], least=0.0)
+    x, y = (axis(f"{name} %", low, high) for name in ("published", "measured"))
+    tooltip = [{"field": "label", "title": "cell"}, {"field": "line", "title": "version"},
+               {"field": "published"}, {"field": "measured", "format": ".1f"}]  # fmt: skip
+    return {
+        "width": "container",
+        "height": 340,
+        "data": {"values": values},
+        "layer": [
+            charts.grey_line([(low, low), (high, high)], x, y),
+            {"params": [charts.CLICKED], "mark": {"type": "point", "filled": True, "size": 50},
+             "encoding": {"x": {"field": "published", **x}, "y": {"field": "measured", **y},
+                          "color": of["color"], "shape": of["shape"], "opacity": charts.FADED,
+                          "tooltip": tooltip}},
+        ],
+    }  # fmt: skip
 
 
 def _apart(points: Sequence[PublishedPoint]) -> str:

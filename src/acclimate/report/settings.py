@@ -14,25 +14,13 @@ from acclimate.metrics.mean import by_seeds, like, mean, on_the_same
 from acclimate.metrics.mean import mean_over_shifts as mean_of_one
 from acclimate.report.charts import PLAIN, Look, nth_look
 from acclimate.report.choices import given_for
-from acclimate.text import option_words
+from acclimate.text import counted, option_words
 
 __all__ = [
-    "Found",
-    "Panel",
-    "Setting",
-    "Shown",
-    "choose",
-    "compared",
-    "fullest",
-    "looks",
-    "mean_error",
-    "mean_over_shifts",
-    "panel_words",
-    "panels",
-    "ranked",
-    "setting_words",
-    "side_by_side",
-]
+    "Found", "Panel", "Setting", "Shown", "View", "choose", "compared", "fullest", "looks",
+    "mean_error", "mean_over_shifts", "panel_words", "panels", "setting_words", "side_by_side",
+    "view",
+]  # fmt: skip
 
 _GROUPS = {
     "test": "test corruptions",
@@ -65,7 +53,8 @@ class Setting(NamedTuple):
     options: Options = ()
 
 
-Found: TypeAlias = Mapping[Panel, Mapping[Setting, Sequence[Result]]]
+Runs: TypeAlias = Mapping[Setting, Sequence[Result]]
+Found: TypeAlias = Mapping[Panel, Runs]
 """Results by panel and setting."""
 
 
@@ -100,13 +89,11 @@ def panels(results: Iterable[Result]) -> dict[Panel, dict[Setting, list[Result]]
             setting = Setting(result.job.recipe, result.job.options)
             found.setdefault(_panel_of(result), {}).setdefault(setting, []).append(result)
     order = sorted(found, key=lambda panel: (list(_GROUPS).index(panel.group), panel))
-    return {
-        panel: {s: found[panel][s] for s in sorted(found[panel], key=ranked)} for panel in order
-    }
+    return {panel: {s: found[panel][s] for s in sorted(found[panel], key=_rank)} for panel in order}
 
 
-def ranked(setting: Setting) -> tuple[int, str, str]:
-    """What settings are sorted by: simple baselines first, then by name."""
+def _rank(setting: Setting) -> tuple[int, str, str]:
+    """Simple baselines first, then by name."""
     return (_BASELINES.get(setting.recipe, 2), setting.recipe, option_words(setting.options))
 
 
@@ -117,9 +104,9 @@ def looks(found: Mapping[Panel, Iterable[Setting]]) -> dict[str, Look]:
     >>> [look.colour for look in looks({panel: [Setting("none"), Setting("ent")]}).values()]
     ['#888888', '#0072b2']
     """
-    recipes = {setting.recipe for settings in found.values() for setting in settings}
-    learning = sorted(recipes - {UNADAPTED}, key=lambda recipe: ranked(Setting(recipe)))
-    return {UNADAPTED: PLAIN, **{recipe: nth_look(n) for n, recipe in enumerate(learning)}}
+    recipes = {Setting(each.recipe) for settings in found.values() for each in settings}
+    learning = sorted(recipes - {Setting(UNADAPTED)}, key=_rank)
+    return {UNADAPTED: PLAIN, **{each.recipe: nth_look(n) for n, each in enumerate(learning)}}
 
 
 def panel_words(panel: Panel, among: Iterable[Panel]) -> str:
@@ -142,9 +129,9 @@ def panel_words(panel: Panel, among: Iterable[Panel]) -> str:
         "draw": f"draw {panel.draw}",
         "order": panel.order or STATIONARY,
     }.items():
-        if any(getattr(other, name) != getattr(panel, name) for other in others):
-            words.append(shown)
-        others = [other for other in others if getattr(other, name) == getattr(panel, name)]
+        alike = [other for other in others if getattr(other, name) == getattr(panel, name)]
+        words += [shown] if len(alike) < len(others) else []
+        others = alike
     return ", ".join(words)
 
 
@@ -176,8 +163,7 @@ def mean_over_shifts(numbers: Iterable[tuple[Result, float]]) -> float:
     """
     runs: dict[Panel, list[tuple[int, str | None, int | None, float]]] = {}
     for result, number in numbers:
-        job = result.job
-        found = (job.seed, result.corruption, job.severity, number)
+        found = (result.job.seed, *_place(result), number)
         runs.setdefault(_panel_of(result), []).append(found)
     alike = [shifts for run in runs.values() for shifts in on_the_same(by_seeds(run)).values()]
     return mean([each for shifts in alike if (each := mean_of_one(shifts)) is not None])
@@ -185,8 +171,16 @@ def mean_over_shifts(numbers: Iterable[tuple[Result, float]]) -> float:
 
 def mean_error(results: Iterable[Result]) -> float | None:
     """The mean of the errors that are known; None where none is."""
-    known = [(result, result.error) for result in results if result.error is not None]
+    known = _errors(results)
     return mean_over_shifts(known) if known else None
+
+
+def _errors(results: Iterable[Result]) -> list[tuple[Result, float]]:
+    return [(result, result.error) for result in results if result.error is not None]
+
+
+def _place(result: Result) -> tuple[str | None, int | None]:
+    return result.corruption, result.job.severity
 
 
 def fullest(ran: Iterable[frozenset[_P]]) -> frozenset[_P]:
@@ -228,17 +222,13 @@ def compared(runs: Mapping[_K, Iterable[Result]]) -> Compared[_K]:
 
     Of several that ran on as many but others, those count that more settings ran on.
     """
-    known = {key: [r for r in results if r.error is not None] for key, results in runs.items()}
+    known = {key: found for key, results in runs.items() if (found := _errors(results))}
     ran = {
-        key: frozenset((_panel_of(r), r.corruption, r.job.severity, r.job.seed) for r in results)
-        for key, results in known.items()
-        if results
+        key: frozenset((_panel_of(result), *_place(result), result.job.seed) for result, _ in each)
+        for key, each in known.items()
     }
-    errors = {key: mean_error(known[key]) for key in like(ran)}
-    return Compared(
-        errors={key: error for key, error in errors.items() if error is not None},
-        left_out=len(ran) - len(errors),
-    )
+    errors = {key: mean_over_shifts(known[key]) for key in like(ran)}
+    return Compared(errors=errors, left_out=len(ran) - len(errors))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,111 +246,67 @@ class Shown:
     mixed: bool = False
     by_shown_error: bool = False
 
+    @property
+    def name(self) -> str:
+        """For legends."""
+        return setting_words(self.setting)
 
-def choose(
-    panel: Panel,
-    found: Found,
-    *,
-    choices: Sequence[Choices] = (),
-) -> list[Shown]:
+    @property
+    def note(self) -> str:
+        """Why it stands for its recipe, and of how many results."""
+        return f"{self.name}: {self.why}; {counted(len(self.results), 'result')}."
+
+
+def choose(panel: Panel, found: Found, *, choices: Sequence[Choices] = ()) -> list[Shown]:
     """One setting for each recipe of a panel: a figure can show only so many.
 
     The one that a choice file names; else the one that does best on the hold-out corruptions of the
     same model and data; where they were not run, the one without options; else the one with the
     lowest error shown. Errors are compared among settings that ran on the most, and on the same.
     """
-    by_recipe: dict[str, list[Setting]] = {}
-    for setting in found[panel]:
-        by_recipe.setdefault(setting.recipe, []).append(setting)
+    by_recipe: dict[str, dict[Setting, Sequence[Result]]] = {}
+    for setting, results in found[panel].items():
+        by_recipe.setdefault(setting.recipe, {})[setting] = results
     held_out = found.get(panel._replace(group="dev"), {}) if panel.group == "test" else {}
-    chosen = []
-    for recipe, settings in by_recipe.items():
-        by_shown_error = False
-        on_dev = compared({setting: held_out.get(setting, ()) for setting in settings})
-        if len(settings) == 1:
-            best, why = settings[0], "the only setting"
-        elif (by_file := _by_file(panel, recipe, found[panel], choices)) is not None:
-            chosen.append(by_file)
-            continue
-        elif on_dev.tried > 1:
-            best, why = on_dev.best, "best on hold-out corruptions" + _without(on_dev.left_out)
-        elif any(not setting.options for setting in settings):
-            best, why = Setting(recipe), "the recipe's defaults, without options"
-        else:
-            by_shown_error = True
-            shown = compared({setting: found[panel][setting] for setting in settings})
-            best = shown.best if shown.errors else settings[0]
-            why = "the lowest error on the hold-out corruptions themselves"
-            if panel.group != "dev":
-                why = "the lowest error on what is shown, which is not chosen on hold-out ones"
-            why += _without(shown.left_out)
-        chosen.append(
-            Shown(setting=best, results=found[panel][best], why=why, by_shown_error=by_shown_error)
-        )
-    return chosen
+    return [_choose_one(panel, runs, held_out, choices) for runs in by_recipe.values()]
 
 
-def side_by_side(
-    panel: Panel,
-    found: Found,
-    *,
-    choices: Sequence[Choices] = (),
-) -> tuple[list[Shown], list[str]]:
-    """The settings of `choose` on the same images, for a figure, and what is left out of it.
-
-    A recipe that ran at the highest severity alone would look worse than it is beside others'
-    means over all of them, and one that is not through, better or worse as it happens.
-    """
-    chosen = choose(panel, found, choices=choices)
-    alike = [_of_like_seeds(each.results) for each in chosen]
-    ran = [frozenset(map(_place, results)) for results in alike]
-    on = fullest(ran)
-    shown, notes = [], []
-    for each, results, own in zip(chosen, alike, ran, strict=True):
-        name = setting_words(each.setting)
-        if not on <= own:
-            notes.append(f"{name}: not shown, since it did not run on all that the others ran on.")
-            continue
-        shown.append(replace(each, results=[r for r in results if _place(r) in on]))
-        seeds, all_seeds = (len({r.job.seed for r in those}) for those in (results, each.results))
-        if seeds < all_seeds:
-            notes.append(f"{name}: {seeds} of {all_seeds} seeds, those that ran on the same.")
-    if any(on < own for own in ran):
-        count = len(frozenset.union(*ran))
-        notes.append(f"Of {count} shifts at a severity, the {len(on)} that all of these ran on.")
-    return shown, notes
+def _choose_one(panel: Panel, runs: Runs, held_out: Runs, choices: Sequence[Choices]) -> Shown:
+    """Of the settings of one recipe."""
+    if len(runs) == 1:
+        ((setting, results),) = runs.items()
+        return Shown(setting=setting, results=results, why="the only setting")
+    if (by_file := _by_file(panel, runs, choices)) is not None:
+        return by_file
+    on_dev = compared({setting: held_out.get(setting, ()) for setting in runs})
+    if on_dev.tried > 1:
+        why = f"best on hold-out corruptions{_without(on_dev)}"
+        return Shown(setting=on_dev.best, results=runs[on_dev.best], why=why)
+    for setting, results in runs.items():
+        if not setting.options:
+            why = "the recipe's defaults, without options"
+            return Shown(setting=setting, results=results, why=why)
+    shown = compared(runs)
+    best = shown.best if shown.errors else next(iter(runs))
+    why = "the lowest error on what is shown, which is not chosen on hold-out ones"
+    if panel.group == "dev":
+        why = "the lowest error on the hold-out corruptions themselves"
+    why += _without(shown)
+    return Shown(setting=best, results=runs[best], why=why, by_shown_error=True)
 
 
-def _place(result: Result) -> tuple[str | None, int | None]:
-    return result.corruption, result.job.severity
+def _without(compared: Compared[_K]) -> str:
+    return " (incomplete settings left out)" if compared.left_out else ""
 
 
-def _of_like_seeds(results: Sequence[Result]) -> list[Result]:
-    """Of the seeds that ran on the most, and on the same."""
-    ran: dict[int, set[tuple[str | None, int | None]]] = {}
-    for result in results:
-        ran.setdefault(result.job.seed, set()).add(_place(result))
-    alike = like({seed: frozenset(places) for seed, places in ran.items()})
-    return [result for result in results if result.job.seed in alike]
-
-
-def _without(left_out: int) -> str:
-    return " (incomplete settings left out)" if left_out else ""
-
-
-def _by_file(
-    panel: Panel,
-    recipe: str,
-    found: Mapping[Setting, Sequence[Result]],
-    choices: Sequence[Choices],
-) -> Shown | None:
+def _by_file(panel: Panel, runs: Runs, choices: Sequence[Choices]) -> Shown | None:
     """The setting that a choice file has, for all images or for each shift."""
+    recipe = next(iter(runs)).recipe
     for given in given_for(choices, panel.model, recipe):
         how = given.chosen.selection or "by hand"
         own = [
             result
-            for setting, results in found.items()
-            if setting.recipe == recipe
+            for results in runs.values()
             for result in results
             if given.chosen.options_for(result.job) == dict(result.job.options)
         ]
@@ -374,3 +320,70 @@ def _by_file(
         why = f"what {given.file} has for each shift ({how})"
         return Shown(setting=setting, results=renamed, why=why, mixed=True)
     return None
+
+
+def side_by_side(chosen: Sequence[Shown]) -> tuple[list[Shown], list[str]]:
+    """The settings of `choose` on the same images, for a figure, and what is left out of it.
+
+    A recipe that ran at the highest severity alone would look worse than it is beside others'
+    means over all of them, and one that is not through, better or worse as it happens.
+    """
+    alike = [_of_like_seeds(each.results) for each in chosen]
+    ran = [frozenset(map(_place, results)) for results in alike]
+    on = fullest(ran)
+    shown, notes = [], []
+    for each, results, own in zip(chosen, alike, ran, strict=True):
+        if not on <= own:
+            notes.append(
+                f"{each.name}: not shown, since it did not run on all that the others ran on."
+            )
+            continue
+        shown.append(replace(each, results=[r for r in results if _place(r) in on]))
+        seeds, every = (len({r.job.seed for r in those}) for those in (results, each.results))
+        if seeds < every:
+            notes.append(f"{each.name}: {seeds} of {every} seeds, those that ran on the same.")
+    if any(on < own for own in ran):
+        count = len(frozenset.union(*ran))
+        notes.append(f"Of {count} shifts at a severity, the {len(on)} that all of these ran on.")
+    return shown, notes
+
+
+def _of_like_seeds(results: Sequence[Result]) -> list[Result]:
+    """Of the seeds that ran on the most, and on the same."""
+    alike = on_the_same(by_seeds((result.job.seed, *_place(result), 0.0) for result in results))
+    return [result for result in results if result.job.seed in alike]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A panel as figures show it.
+
+    Attributes:
+        panel: what is compared with one another.
+        title: its name among all panels.
+        looks: of all recipes of the page.
+        chosen: the setting that stands for each recipe, with all its results.
+        alike: those of them that ran on the same images, with the results on these.
+        left_out: what the others lack, in words.
+    """
+
+    panel: Panel
+    title: str
+    looks: Mapping[str, Look]
+    chosen: Sequence[Shown]
+    alike: Sequence[Shown]
+    left_out: Sequence[str]
+
+
+def view(panel: Panel, found: Found, *, choices: Sequence[Choices] = ()) -> View:
+    """A panel with the settings that stand for its recipes."""
+    chosen = choose(panel, found, choices=choices)
+    alike, left_out = side_by_side(chosen)
+    return View(
+        panel=panel,
+        title=panel_words(panel, found),
+        looks=looks(found),
+        chosen=chosen,
+        alike=alike,
+        left_out=left_out,
+    )

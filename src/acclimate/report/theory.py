@@ -9,33 +9,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from acclimate.errors import AcclimateError
-from acclimate.report.charts import CHANGE, ERROR, SERIES, Spec, axis
+from acclimate.report.charts import CHANGE, ERROR, SERIES, Spec, axis, placed
 from acclimate.theory import TwoPoint, bound_on_student, simulate
 from acclimate.theory.boundary import run_grid
-from acclimate.theory.settings import FIGURES, MAIN_FIGURE, Settings
+from acclimate.theory.settings import FIGURES, MAIN_FIGURE, METHODS, Settings
 
 __all__ = [
-    "METHODS",
-    "QUICK",
-    "TheoryFigure",
-    "field_figure",
-    "phase_figure",
-    "real_network_figure",
-    "shade",
-    "theory_figures",
-    "theory_page",
-    "trajectory_figure",
-]
+    "QUICK", "TheoryFigure", "field_figure", "phase_figure", "real_network_figure", "shade",
+    "theory_figures", "theory_page", "trajectory_figure",
+]  # fmt: skip
 
-METHODS = {"pseudo-labels": True, "entropy": False}
-"""Names of the methods, and whether the gradient is stopped at the teacher."""
 QUICK = 60
 """Temperatures a side of a quick phase diagram; the paper's have 250."""
 
@@ -51,14 +41,17 @@ _BOUNDS = {True: "τs = τt", False: "τs = τt/2"}
 _BASELINES = {"source": "the source's", "batch_norm": "new statistics alone"}
 _TEACHER, _STUDENT = "teacher temperature τt", "student temperature τs"
 
+Step: TypeAlias = Callable[[], object]
+"""What is called after a panel."""
+
 
 @dataclass(frozen=True)
 class TheoryFigure:
-    """A figure to be computed: ``draw`` takes what is to be called after each of its panels."""
+    """A figure to be computed; ``draw`` calls a step so many times."""
 
     name: str
     panels: int
-    draw: Callable[[Callable[[], object]], Spec]
+    draw: Callable[[Step], Spec]
 
 
 def theory_figures(*, quick: bool = False) -> Iterator[TheoryFigure]:
@@ -68,20 +61,11 @@ def theory_figures(*, quick: bool = False) -> Iterator[TheoryFigure]:
     ['phase', '2p-momentum', '2p-standard', '2p-weight', 'trajectories', 'field']
     """
     for name, series in {"phase": (MAIN_FIGURE,), **FIGURES}.items():
-        chosen = [replace(s, count=QUICK) for s in series] if quick else list(series)
-        yield TheoryFigure(name, 2 * len(chosen), partial(_phase, name, chosen))
-    for name, once in {"trajectories": trajectory_figure, "field": field_figure}.items():
-        yield TheoryFigure(name, 1, partial(_then, once))
-
-
-def _phase(name: str, series: Sequence[Settings], step: Callable[[], object]) -> Spec:
-    return phase_figure(series, title=_TITLES[name], step=step)
-
-
-def _then(figure: Callable[[], Spec], step: Callable[[], object]) -> Spec:
-    drawn = figure()
-    step()
-    return drawn
+        chosen = [replace(each, count=QUICK) if quick else each for each in series]
+        draw = partial(phase_figure, chosen, title=_TITLES[name])
+        yield TheoryFigure(name, len(METHODS) * len(chosen), draw)
+    yield TheoryFigure("trajectories", len(METHODS), trajectory_figure)
+    yield TheoryFigure("field", len(_CASES), field_figure)
 
 
 def theory_page() -> str:
@@ -98,33 +82,29 @@ def theory_page() -> str:
     return page
 
 
-def phase_figure(
-    series: Sequence[Settings], *, title: str, step: Callable[[], object] = lambda: None
-) -> Spec:
+def phase_figure(series: Sequence[Settings], step: Step = lambda: None, *, title: str) -> Spec:
     """A row for each method, a column for each setting: the error of the model, and the line.
 
-    A single setting has its two methods side by side. ``step`` is called after every panel.
+    A single setting has its two methods side by side.
     """
     panels = []
     for method, stop_gradient in METHODS.items():
         for settings in series:
-            x, y = (
-                axis(name, settings.low, settings.high, log=True) for name in (_TEACHER, _STUDENT)
-            )
-            error = run_grid(settings, stop_gradient=stop_gradient).error
             ends = (settings.low, settings.high)
-            layers = [_image(error, x, y), *_bound(stop_gradient, ends, x, y)]
+            x, y = (axis(name, *ends, log=True) for name in (_TEACHER, _STUDENT))
+            error = run_grid(settings, stop_gradient=stop_gradient).error
+            layers = [_image(error), *_bound(stop_gradient, ends, x, y)]
             panels.append(_panel(f"{method}, lr {settings.lr:g}", layers))
             step()
     first = series[0]
     start = ", ".join(f"{w:g}" for w in first.start)
-    return _together(
-        panels,
-        columns=max(len(series), 2),
-        title=f"{title}: momentum {first.momentum:g}, start [{start}], {first.steps:,} steps",
-        description="Error of the two-point model over student and teacher temperature, from 0 "
+    return {
+        "title": f"{title}: momentum {first.momentum:g}, start [{start}], {first.steps:,} steps",
+        "description": "Error of the two-point model over student and teacher temperature, from 0 "
         "(yellow) to 1 (purple). Below the line that Proposition 1 predicts the outputs vanish.",
-    )
+        "columns": max(len(series), 2),
+        "concat": panels,
+    }
 
 
 def real_network_figure(
@@ -156,49 +136,47 @@ def real_network_figure(
         found = {(s, t): mean for (name, s, t), mean in means.items() if name == method}
         if not found:
             continue
-        teachers, students = _spread({t for _, t in found}), _spread({s for s, _ in found})
+        students, teachers = (_Spread.of(set(each)) for each in zip(*found, strict=True))
         x, y = teachers.axis(_TEACHER), students.axis(_STUDENT)
         between = (teachers.soft, teachers.high)
-        lines = [
-            layer
-            for stop in METHODS.values()
-            for layer in _bound(stop, between, x, y, bold=stop == stop_gradient)
-        ]
-        cells = _cells(found, teachers, students, ends, x, y)
-        panels.append(_panel(f"{method} ({_BOUNDS[stop_gradient]})", [cells, *lines]))
+        layers = [_cells(found, teachers, students, ends, x, y)]
+        for stop in METHODS.values():
+            layers += _bound(stop, between, x, y, bold=stop == stop_gradient)
+        panels.append(_panel(f"{method} ({_BOUNDS[stop_gradient]})", layers))
     counts = {len(values) for values in gains.values()}
     span = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
-    return _together(
-        panels,
-        columns=2,
-        title=f"Error of the {who} against {_BASELINES.get(baseline, baseline)}, in points, "
+    return {
+        "title": f"Error of the {who} against {_BASELINES.get(baseline, baseline)}, in points, "
         f"mean of {span} shifts",
-        description="By how much a network's error on shifted images falls (yellow) or rises "
+        "description": "By how much a network's error on shifted images falls (yellow) or rises "
         "(purple), over student and teacher temperature, with the two lines of Proposition 1. "
         "Below its line a method is predicted to collapse.",
-    )
+        "columns": 2,
+        "concat": panels,
+    }
 
 
-def trajectory_figure() -> Spec:
+def trajectory_figure(step: Step = lambda: None) -> Spec:
     """An output over the steps, for student temperatures on both sides of the lines; τt = 1."""
     steps, ratios = 2_000, (0.25, 0.45, 0.55, 0.7, 1.1, 3.0)
     x, y = axis("step", 1, steps, log=True), axis("output y_k", -0.5, 2)
     # Evenly spaced in the logarithm, since every step would be a large file.
     at = np.unique(np.rint(np.geomspace(1, steps, 160)).astype(int))
-    names = [f"τs = {ratio:g} τt" for ratio in ratios]
     panels = []
     for method, stop in METHODS.items():
         run = simulate(ratios, 1.0, stop_gradient=stop, steps=steps, keep=steps)
         assert run.trajectory is not None
-        paths = {name: (at, run.trajectory[at, i, 0]) for i, name in enumerate(names)}
+        paths = {f"τs = {ratio:g} τt": np.stack([at, run.trajectory[at, i, 0]], axis=-1)
+                 for i, ratio in enumerate(ratios)}  # fmt: skip
         panels.append(_panel(method, [_lines(paths, x, y, legend=True)], side=260))
-    return _together(
-        panels,
-        columns=2,
-        title="Outputs over time: τt = 1, lr 0.1, momentum 0.9, start 0.5",
-        description="With pseudo-labels the outputs vanish for τs below τt and grow above; with "
+        step()
+    return {
+        "title": "Outputs over time: τt = 1, lr 0.1, momentum 0.9, start 0.5",
+        "description": "With pseudo-labels the outputs vanish for τs below τt and grow above; with "
         "entropy minimisation they vanish below τt/2 and grow above.",
-    )
+        "columns": 2,
+        "concat": panels,
+    }
 
 
 class _Case(NamedTuple):
@@ -216,15 +194,16 @@ _CASES = (
 _STARTS = ((0.5, -0.5), (0.9, 0.3), (-0.4, 1.3), (-1.2, -0.9), (1.3, -1.2))
 
 
-def field_figure() -> Spec:
+def field_figure(step: Step = lambda: None) -> Spec:
     """Where the outputs are pulled from everywhere, and paths from five starts; τt = 1."""
     places = np.linspace(-1.35, 1.35, 15)
     at = np.stack(np.meshgrid(places, places), axis=-1).reshape(-1, 2)
     x, y = axis("output y_k", -1.5, 1.5), axis("output y_l", -1.5, 1.5)
     panels = []
-    for case in _CASES:
-        model = TwoPoint(case.tau_s, 1.0, stop_gradient=case.stop_gradient)
-        pull = model.velocity(np.concatenate([at, at], axis=-1) if case.stop_gradient else at)
+    for name, tau_s, stop in _CASES:
+        pull = TwoPoint(tau_s, 1.0, stop_gradient=stop).velocity(
+            np.hstack([at, at]) if stop else at
+        )
         # Turned clockwise from upright, as marks are.
         turned = np.degrees(np.arctan2(pull[..., 0], pull[..., 1]))
         arrows = [
@@ -232,68 +211,56 @@ def field_figure() -> Spec:
             for (a, b), angle, size in zip(at, turned, np.abs(pull[..., :2]).sum(-1), strict=True)
             if size > 0
         ]
-        paths = {str(start): tuple(_path(case, start).T[:2]) for start in _STARTS}
+        paths = {}
+        for start in _STARTS:
+            run = simulate(tau_s, 1.0, stop_gradient=stop, start=start, points=np.eye(2),
+                           steps=400, keep=400)  # fmt: skip
+            assert run.trajectory is not None
+            # What has left the frame does not come back.
+            paths[str(start)] = run.trajectory[np.abs(run.trajectory).max(axis=-1) < 3]
         layers: list[Spec] = [
             {"data": {"values": arrows},
              "mark": {"type": "point", "shape": "arrow", "size": 140, "filled": True,
                       "color": "#888888"},
-             "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y},
+             "encoding": {**placed(x, y),
                           "angle": {"field": "turn", "type": "quantitative",
                                     "scale": {"domain": [0, 360], "range": [0, 360]}}}},
             _lines(paths, x, y),
             {"data": {"values": [{"line": str(s), "x": s[0], "y": s[1]} for s in _STARTS]},
              "mark": {"type": "point", "filled": True, "size": 60},
-             "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y},
+             "encoding": {**placed(x, y),
                           "color": {"field": "line", "type": "nominal", "legend": None}}},
         ]  # fmt: skip
-        panels.append(_panel(case.name, layers, side=260))
-    return _together(
-        panels,
-        columns=2,
-        title="Vector fields and paths: τt = 1, lr 0.1, momentum 0.9",
-        description="Arrows in the plane of the two outputs point away from zero above the line of "
-        "Proposition 1 and to zero below it; for entropy minimisation below its line only from "
+        panels.append(_panel(name, layers, side=260))
+        step()
+    return {
+        "title": "Vector fields and paths: τt = 1, lr 0.1, momentum 0.9",
+        "description": "Arrows in the plane of the two outputs point away from zero above the line "
+        "of Proposition 1 and to zero below it; for entropy minimisation below its line only from "
         "near zero. Otherwise the outputs collapse.",
-    )
-
-
-def _path(case: _Case, start: tuple[float, float]) -> NDArray[np.float64]:
-    run = simulate(case.tau_s, 1.0, stop_gradient=case.stop_gradient, start=start,
-                   points=np.eye(2), steps=400, keep=400)  # fmt: skip
-    assert run.trajectory is not None
-    # What has left the frame does not come back.
-    return np.asarray(run.trajectory[np.abs(run.trajectory).max(axis=-1) < 3])
+        "columns": 2,
+        "concat": panels,
+    }
 
 
 def _panel(title: str, layers: Sequence[Spec], *, side: int = _SIDE) -> Spec:
     return {"title": title, "width": side, "height": side, "layer": list(layers)}
 
 
-def _together(panels: Sequence[Spec], *, columns: int, title: str, description: str) -> Spec:
-    return {
-        "title": title,
-        "description": description,
-        "columns": columns,
-        "concat": list(panels),
-    }
-
-
-def _lines(
-    paths: Mapping[str, tuple[ArrayLike, ArrayLike]], x: Spec, y: Spec, *, legend: bool = False
-) -> Spec:
+def _lines(paths: Mapping[str, NDArray[Any]], x: Spec, y: Spec, *, legend: bool = False) -> Spec:
     values = [
         {"line": name, "x": round(float(a), 4), "y": round(float(b), 4), "order": i}
-        for name, (xs, ys) in paths.items()
-        for i, (a, b) in enumerate(zip(np.asarray(xs), np.asarray(ys), strict=True))
+        for name, points in paths.items()
+        for i, (a, b) in enumerate(points)
     ]
     scale = {"domain": list(paths), "range": list(SERIES[: len(paths)])}
     colour = {"field": "line", "type": "nominal", "scale": scale, "title": None}
     return {
         "data": {"values": values},
         "mark": {"type": "line", "clip": True},
-        "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y},
+        "encoding": {**placed(x, y),
                      "order": {"field": "order", "type": "quantitative"},
-                     "color": {**colour, **({} if legend else {"legend": None})}},
+                     "color": colour if legend else {**colour, "legend": None}},
     }  # fmt: skip
 
 
@@ -303,18 +270,17 @@ def _bound(
     """The predicted line, white on black to be seen on any colour, between two teachers."""
     slope, name = bound_on_student(stop_gradient=stop_gradient), _BOUNDS[stop_gradient]
     values = [{"x": end, "y": end * slope, "line": name} for end in ends]
-    where = {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
     dashes = {"domain": list(_BOUNDS.values()), "range": [[1, 0], [6, 4]]}
     legend = {"symbolStrokeColor": "#888888", "title": None}
+    line = {"type": "line", "clip": True}
     return [
-        {"data": {"values": values}, "encoding": where,
-         "mark": {"type": "line", "clip": True, "color": "#000000",
-                  "strokeWidth": 4 if bold else 2}},
+        {"data": {"values": values}, "encoding": placed(x, y),
+         "mark": {**line, "color": "#000000", "strokeWidth": 4 if bold else 2}},
         {"data": {"values": values},
-         "mark": {"type": "line", "clip": True, "color": "#ffffff",
-                  "strokeWidth": 2 if bold else 1},
-         "encoding": {**where, "strokeDash": {"field": "line", "type": "nominal", "scale": dashes,
-                                              "legend": legend}}},
+         "mark": {**line, "color": "#ffffff", "strokeWidth": 2 if bold else 1},
+         "encoding": {**placed(x, y),
+                      "strokeDash": {"field": "line", "type": "nominal", "scale": dashes,
+                                     "legend": legend}}},
     ]  # fmt: skip
 
 
@@ -334,7 +300,7 @@ def _scale(colours: Sequence[str], words: Mapping[float, str]) -> Spec:
 _LEARNT = {0: "0: learnt", 0.5: "½: collapsed", 1: "1: flipped"}
 
 
-def _image(values: ArrayLike, x: Spec, y: Spec) -> Spec:
+def _image(values: ArrayLike) -> Spec:
     """Rows of values from 0 to 1, the first at the bottom, as one image: cells are too many."""
     file = io.BytesIO()
     Image.fromarray(shade(np.asarray(values)[::-1], ERROR)).save(file, format="PNG", optimize=True)
@@ -391,6 +357,21 @@ class _Spread:
     """Where the temperatures above 0 begin."""
     high: float
 
+    @classmethod
+    def of(cls, temperatures: set[float]) -> _Spread:
+        """Edges half-way between neighbours in the logarithm; hard labels two steps below."""
+        soft = sorted(t for t in temperatures if t > 0)
+        logs = np.log(soft or [1.0])
+        steps = np.diff(logs) if len(logs) > 1 else np.array([np.log(10.0)])
+        inner = logs[:-1] + np.diff(logs) / 2
+        ends = np.exp([logs[0] - steps[0] / 2, *inner, logs[-1] + steps[-1] / 2]).tolist()
+        pairs = list(pairwise(ends))
+        edges = dict(zip(soft, pairs, strict=False))
+        if min(temperatures) <= 0:
+            low, high = (ends[0] * float(np.exp(-k * steps[0])) for k in (2.2, 1.2))
+            edges = {0.0: (low, high), **edges} if soft else {0.0: pairs[0]}
+        return cls(edges=edges, soft=ends[0], high=ends[-1])
+
     def axis(self, title: str) -> Spec:
         """A logarithmic axis; hard labels have a name, and of many temperatures powers of ten."""
         soft = [t for t in self.edges if t > 0]
@@ -402,22 +383,6 @@ class _Spread:
             drawn["axis"]["labelExpr"] = f"datum.value < {self.soft} ? 'hard' : datum.label"
         drawn["axis"].update(values=marks, grid=False)
         return drawn
-
-
-def _spread(temperatures: set[float]) -> _Spread:
-    """Edges half-way between neighbours in the logarithm; hard labels two steps below the rest."""
-    soft = sorted(t for t in temperatures if t > 0)
-    logs = np.log(soft or [1.0])
-    steps = np.diff(logs) if len(logs) > 1 else np.array([np.log(10.0)])
-    edges = np.exp([logs[0] - steps[0] / 2, *(logs[:-1] + np.diff(logs) / 2),
-                    logs[-1] + steps[-1] / 2])  # fmt: skip
-    pairs = [(float(a), float(b)) for a, b in pairwise(edges)]
-    found = dict(zip(soft, pairs, strict=False))
-    first = float(edges[0])
-    if min(temperatures) <= 0:
-        low, high = (first * float(np.exp(-k * steps[0])) for k in (2.2, 1.2))
-        found = {0.0: (low, high), **found} if soft else {0.0: pairs[0]}
-    return _Spread(edges=found, soft=first, high=float(edges[-1]))
 
 
 def _cells(

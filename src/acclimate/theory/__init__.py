@@ -6,13 +6,6 @@ from acclimate.theory.simulation import Simulation, simulate
 from acclimate.theory.two_point import TwoPoint
 
 __all__ = [
-    "Collapse",
-    "ManyPoints",
-    "Simulation",
-    "TwoPoint",
-    "bound_on_student",
-    "equivalent_teacher",
-    "simulate",
-    "simulate_points",
-    "will_collapse",
-]
+    "Collapse", "ManyPoints", "Simulation", "TwoPoint", "bound_on_student",
+    "equivalent_teacher", "simulate", "simulate_points", "will_collapse",
+]  # fmt: skip

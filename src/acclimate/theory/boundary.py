@@ -15,18 +15,9 @@ from acclimate.theory.settings import Settings
 from acclimate.theory.simulation import Simulation, simulate
 
 __all__ = [
-    "Collapse",
-    "bound_on_student",
-    "claimed_columns",
-    "deviation",
-    "edge",
-    "overshoots",
-    "predicted",
-    "pull",
-    "run_grid",
-    "time_to_shrink",
-    "will_collapse",
-]
+    "Collapse", "bound_on_student", "claimed_columns", "deviation", "edge", "overshoots",
+    "predicted", "pull", "run_grid", "time_to_shrink", "will_collapse",
+]  # fmt: skip
 
 Mask = NDArray[np.bool_]
 
@@ -88,18 +79,10 @@ def run_grid(settings: Settings, *, stop_gradient: bool, q: float = 0.0) -> Simu
     """
     t = settings.temperatures
     return simulate(
-        t[:, None],
-        t[None, :],
-        stop_gradient=stop_gradient,
-        lr=settings.lr,
-        momentum=settings.momentum,
-        alpha=settings.alpha,
-        start=settings.start,
-        points=settings.points,
-        steps=settings.steps,
-        shrink=settings.shrink,
-        q=q,
-    )
+        t[:, None], t[None, :], stop_gradient=stop_gradient, q=q, lr=settings.lr,
+        momentum=settings.momentum, alpha=settings.alpha, start=settings.start,
+        points=settings.points, steps=settings.steps, shrink=settings.shrink,
+    )  # fmt: skip
 
 
 def edge(collapsed: Mask) -> Array:
@@ -161,11 +144,11 @@ def _times(
     settings: Settings, tau_s: Array, tau_t: Array, *, stop_gradient: bool, q: float
 ) -> Array:
     # Only for points that do not overlap and have norm 1, as the paper's.
-    outputs = np.abs(np.asarray(settings.points) @ np.asarray(settings.start))
+    outputs = np.unique(np.abs(np.asarray(settings.points) @ np.asarray(settings.start)))
     level = settings.shrink * outputs.max()
     times = [
         time_to_shrink(tau_s, tau_t, start=y, level=level, stop_gradient=stop_gradient, q=q)
-        for y in np.unique(outputs)
+        for y in outputs
     ]
     return np.asarray(np.max(times, axis=0))
 

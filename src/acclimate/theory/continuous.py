@@ -55,22 +55,16 @@ def integrate(
     if model.stop_gradient and y.shape == (2,):
         y = np.concatenate([y, y])
     hard = float(np.asarray(model.tau_t)) == 0  # no Jacobian where hard labels jump
-
-    def velocity(_: float, state: Array) -> Array:
-        return model.velocity(state)
-
-    def jacobian(_: float, state: Array) -> Array:
-        return model.jacobian(state)
-
+    takes_jacobian = method in ("LSODA", "Radau", "BDF") and not hard
     solved = solve_ivp(
-        velocity,
+        lambda _, state: model.velocity(state),
         (0.0, duration),
         y,
         method=method,
         t_eval=np.linspace(0.0, duration, samples),
         rtol=rtol,
         atol=atol,
-        jac=None if hard or method not in ("LSODA", "Radau", "BDF") else jacobian,
+        jac=(lambda _, state: model.jacobian(state)) if takes_jacobian else None,
     )
     if not solved.success:
         raise AcclimateError(
@@ -81,66 +75,39 @@ def integrate(
 
 
 def weight_loss(
-    points: ArrayLike,
-    student: ArrayLike,
-    teacher: ArrayLike,
-    *,
-    tau_s: float,
-    tau_t: float,
+    points: ArrayLike, student: ArrayLike, teacher: ArrayLike, *, tau_s: float, tau_t: float,
     q: float = 0.0,
-) -> float:
+) -> float:  # fmt: skip
     """Σ_i ℓ(x_i) for the weights of student and teacher.
 
     >>> round(weight_loss([[1, 0], [0, -1]], [0, 0], [0, 0], tau_s=1, tau_t=1), 4)  # 2 log 2
     1.3863
     """
-    check_exponent(q)
-    _, y, z = _outputs(points, student, teacher, tau_s, tau_t)
-    return float(point.loss(y * inverse(tau_s), z * inverse(tau_t), q=q).sum())
+    x, bs, bt = _checked(points, tau_s, tau_t, q)
+    return float(point.loss(x @ np.asarray(student) * bs, x @ np.asarray(teacher) * bt, q=q).sum())
 
 
 def weight_velocity_stop_gradient(
-    points: ArrayLike,
-    student: ArrayLike,
-    teacher: ArrayLike,
-    *,
-    tau_s: float,
-    tau_t: float,
-    alpha: float = 1.0,
-    q: float = 0.0,
-) -> tuple[Array, Array]:
+    points: ArrayLike, student: ArrayLike, teacher: ArrayLike, *, tau_s: float, tau_t: float,
+    alpha: float = 1.0, q: float = 0.0,
+) -> tuple[Array, Array]:  # fmt: skip
     """d/dt of the student's and of the teacher's weights (``eq:studentdynamics``)."""
+    x, bs, bt = _checked(points, tau_s, tau_t, q)
     w, follows = np.asarray(student, dtype=float), np.asarray(teacher, dtype=float)
-    pull = _pull(points, w, follows, tau_s, tau_t, stop_gradient=True, q=q)
-    return pull, alpha * (w - follows)
+    pull = point.pull(x @ w, x @ follows, bs, bt, stop_gradient=True, q=q)
+    return pull @ x, alpha * (w - follows)
 
 
 def weight_velocity(
     points: ArrayLike, weights: ArrayLike, *, tau_s: float, tau_t: float, q: float = 0.0
 ) -> Array:
     """d/dt of the weights where student and teacher are one (``eq:nonstopgrad``)."""
-    return _pull(points, weights, weights, tau_s, tau_t, stop_gradient=False, q=q)
+    x, bs, bt = _checked(points, tau_s, tau_t, q)
+    y = x @ np.asarray(weights)
+    return np.asarray(point.pull(y, y, bs, bt, stop_gradient=False, q=q) @ x)
 
 
-def _pull(
-    points: ArrayLike,
-    student: ArrayLike,
-    teacher: ArrayLike,
-    tau_s: float,
-    tau_t: float,
-    *,
-    stop_gradient: bool,
-    q: float,
-) -> Array:
+def _checked(points: ArrayLike, tau_s: float, tau_t: float, q: float) -> tuple[Array, Array, Array]:
     check_exponent(q)
-    x, y, z = _outputs(points, student, teacher, tau_s, tau_t)
-    bs, bt = inverse(tau_s), inverse(tau_t)
-    return np.asarray(point.pull(y, z, bs, bt, stop_gradient=stop_gradient, q=q) @ x)
-
-
-def _outputs(
-    points: ArrayLike, student: ArrayLike, teacher: ArrayLike, tau_s: float, tau_t: float
-) -> tuple[Array, Array, Array]:
-    check_temperatures(tau_s, tau_t)
-    x = np.asarray(points, dtype=float)
-    return x, x @ np.asarray(student, dtype=float), x @ np.asarray(teacher, dtype=float)
+    student, teacher = check_temperatures(tau_s, tau_t)
+    return np.asarray(points, dtype=float), inverse(student), inverse(teacher)

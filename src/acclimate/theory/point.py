@@ -21,18 +21,9 @@ from scipy.special import expit, log_expit
 from acclimate.errors import AcclimateError
 
 __all__ = [
-    "Array",
-    "check_descent",
-    "check_exponent",
-    "check_temperatures",
-    "curvature",
-    "inverse",
-    "loss",
-    "pull",
-    "sigmoid",
-    "student_slope",
-    "teacher_slope",
-]
+    "Array", "check_descent", "check_exponent", "check_temperatures", "curvature", "inverse",
+    "loss", "pull", "sigmoid", "student_slope", "teacher_slope",
+]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
 

@@ -23,7 +23,10 @@ import numpy as np
 
 from acclimate.theory.point import Array
 
-__all__ = ["BOUNDARY", "FIGURES", "MAIN_FIGURE", "Settings"]
+__all__ = ["BOUNDARY", "FIGURES", "MAIN_FIGURE", "METHODS", "Settings"]
+
+METHODS = {"pseudo-labels": True, "entropy": False}
+"""Names of the methods, and whether the gradient is stopped at the teacher."""
 
 
 @dataclass(frozen=True, kw_only=True)

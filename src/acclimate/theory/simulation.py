@@ -103,16 +103,9 @@ def simulate(
             f"got {x.tolist()} and {w.tolist()}"
         )
     y = x @ w
-    descent = _Descent(
-        gram=x @ x.T,
-        stop_gradient=stop_gradient,
-        lr=lr,
-        momentum=momentum,
-        follow=1.0 if alpha is None else lr * alpha,
-        steps=steps,
-        q=q,
-        keep=keep,
-    )
+    follow = 1.0 if alpha is None else lr * alpha
+    descent = _Descent(gram=x @ x.T, stop_gradient=stop_gradient, lr=lr, momentum=momentum,
+                       follow=follow, steps=steps, q=q, keep=keep)  # fmt: skip
     flat_s, flat_t = student.ravel(), teacher.ravel()
     blocks = [slice(i, i + BLOCK) for i in range(0, len(flat_s), BLOCK)]
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
@@ -120,15 +113,8 @@ def simulate(
     final, last, between = (np.concatenate(part, axis=-1) for part in zip(*done, strict=True))
     shape = (*student.shape, 2)
     path = np.moveaxis(between, 1, -1).reshape(-1, *shape) if keep else None
-    return Simulation(
-        tau_s=student,
-        tau_t=teacher,
-        start=y,
-        final=final.T.reshape(shape),
-        teacher=last.T.reshape(shape),
-        trajectory=path,
-        shrink=shrink,
-    )
+    return Simulation(tau_s=student, tau_t=teacher, start=y, final=final.T.reshape(shape),
+                      teacher=last.T.reshape(shape), trajectory=path, shrink=shrink)  # fmt: skip
 
 
 CHECK = 50

@@ -102,7 +102,7 @@ def test_the_training_split_is_its_five_batches_in_order(tmp_path):
 def test_a_missing_batch_is_named(tmp_path):
     for number in (1, 2, 4, 5):
         write_binary(tmp_path / f"data_batch_{number}.bin")
-    with pytest.raises(AcclimateError, match=r"data_batch_3\.bin of CIFAR-10 not found"):
+    with pytest.raises(AcclimateError, match=r"data_batch_3\.bin of cifar10 not found"):
         open_dataset("cifar10", tmp_path, split="train")
     assert len(open_some(tmp_path, split="train")) == 24
 

@@ -5,32 +5,11 @@ from __future__ import annotations
 import pytest
 
 from acclimate.data.benchmarks import open_dataset
-from acclimate.data.benchmarks.class_folders import list_folders, list_images
 from acclimate.data.benchmarks.imagenet import subset_classes
 from acclimate.data.files import FolderSource
 from acclimate.data.labels import imagenet_classes
 from acclimate.errors import AcclimateError, AcclimateWarning
 from benchmarks_trees import TINY, class_folders, write_image
-
-
-def test_only_image_files_right_in_the_folder_are_listed(tmp_path):
-    for name in ("b.JPEG", "a.png", ".hidden.png", "deeper/c.png", "folder.png/d.png"):
-        write_image(tmp_path / name)
-    (tmp_path / "notes.txt").write_text("hello")
-    (tmp_path / "nothing.jpg").touch()
-    listing = list_images(tmp_path)
-    assert listing.files == ("a.png", "b.JPEG", "nothing.jpg")
-    assert listing.empty == ("nothing.jpg",)
-    assert list_folders(tmp_path) == ["deeper", "folder.png"]
-
-
-def test_what_cannot_be_listed_is_named(tmp_path):
-    path = tmp_path / "file"
-    path.touch()
-    with pytest.raises(AcclimateError, match=r"expected a folder, but .*file is a file"):
-        list_folders(path)
-    with pytest.raises(AcclimateError, match=r"cannot list .*gone: No such file"):
-        list_images(tmp_path / "gone")
 
 
 def test_a_link_to_nothing_counts_and_is_named_when_read(tmp_path):

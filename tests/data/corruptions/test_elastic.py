@@ -96,19 +96,6 @@ def test_only_colours_of_the_image(size: tuple[int, int], preset: str) -> None:
         assert out.max() <= 180
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_the_same_image_whatever_the_batch(size: tuple[int, int]) -> None:
-    name = "elastic_transform"
-    images = np.stack([photo(*size), photo(*size)[::-1], photo(*size)[:, ::-1]])
-    for channels in (3, 1):
-        batch = np.concatenate([images[..., :channels]] * 30)
-        whole = corrupt(batch, name, 3, preset="cifar", seed=5)
-        for start, stop in ((0, 1), (1, 4), (87, 90)):
-            part = corrupt(batch[start:stop], name, 3, preset="cifar", seed=5, start=start)
-            np.testing.assert_array_equal(part, whole[start:stop])
-    assert corrupt(images[:0], name, 3, preset="cifar").shape == images[:0].shape
-
-
 # --- the published calls themselves, where OpenCV is installed ------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Frost against a slow, literal reading of the published definition, and against a fork of it."""
+"""Frost against a slow, literal reading of the published definition."""
 
 from __future__ import annotations
 
@@ -90,24 +90,6 @@ def test_ice_grows_to_cover_a_large_image(size: tuple[int, int]) -> None:
         assert found.any()
 
 
-def test_the_same_in_any_batch() -> None:
-    images = np.stack([photo(33, 47), photo(33, 47)[::-1], photo(33, 47)[:, ::-1]])
-    for preset in PRESETS:
-        whole = corrupt(images, "frost", 3, preset=preset)
-        for i in range(3):
-            alone = corrupt(images[i : i + 1], "frost", 3, preset=preset, start=i)
-            np.testing.assert_array_equal(alone[0], whole[i])
-    assert corrupt(images[:0], "frost", 3, preset="cifar").shape == (0, 33, 47, 3)
-
-
-def test_resized_takes_the_weighted_mean_of_neighbours() -> None:
-    image = torch.tensor([0, 100, 200, 40], dtype=torch.uint8).expand(3, 1, 4)
-    assert resized(image, 0.5)[0].tolist() == [[50, 120]]
-    # Each new pixel lies a quarter off an old one; beyond the ends nothing changes.
-    assert resized(image, 2.0)[0, 0].tolist() == [0, 25, 75, 125, 175, 160, 80, 40]
-    assert torch.equal(resized(image, 1.0), image)
-
-
 # --- the textures --------------------------------------------------------------------------------
 
 
@@ -156,49 +138,3 @@ def test_published_textures_are_used_where_a_package_brings_them(
         monkeypatch.undo()
         for cached in caches:
             cached.cache_clear()
-
-
-# --- the fork, in distribution -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("severity", SEVERITIES)
-def test_agrees_with_imagecorruptions_in_distribution(
-    severity: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Texture by texture, since the fork has a sixth.
-
-    It also enlarges them by a tenth, which moves power to lower frequencies: the bands are broad.
-    """
-    fork = pytest.importorskip("imagecorruptions")
-    assert frost_kind() == "frost"
-    image, count = photo(), 300
-    numbers = constants("frost", severity, preset="imagenet")
-    batch = torch.from_numpy(image).permute(2, 0, 1).expand(count, -1, -1, -1)
-    keys = torch.arange(count)
-    ours = quantize(frost(batch, Draws(keys), **numbers)).permute(0, 2, 3, 1).numpy()
-    which = Draws(keys).integers(0, TEXTURES, 1)[:, 0].numpy()
-    rng = np.random.default_rng(severity)
-    for index in range(TEXTURES):
-        calls = iter(range(10**6))
-        monkeypatch.setattr(
-            np.random,
-            "randint",
-            lambda *bounds, i=index, c=calls: i if next(c) % 3 == 0 else int(rng.integers(*bounds)),
-        )
-        theirs = np.stack(
-            [fork.corrupt(image, severity=severity, corruption_name="frost") for _ in range(64)]
-        )
-        a, b = statistics(ours[which == index], image), statistics(theirs, image)
-        error = np.hypot(a.std(axis=0) / len(a) ** 0.5, b.std(axis=0) / len(b) ** 0.5)
-        excess = np.abs(a.mean(axis=0) - b.mean(axis=0)) - 3.5 * error
-        assert (excess < 0.05 * b.mean(axis=0)).all()
-
-
-def statistics(images: np.ndarray, clean: np.ndarray) -> np.ndarray:
-    """For each draw, the mean, the variance and the power in two bands of what was changed."""
-    change = (images.astype(float) - clean).mean(axis=-1)
-    power = np.abs(np.fft.fft2(change)) ** 2
-    side = clean.shape[0]
-    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.fftfreq(side)) * side
-    bands = [power[:, (frequency >= f) & (frequency < 8 * f)].mean(axis=1) for f in (1, 8)]
-    return np.stack([change.mean(axis=(1, 2)), change.var(axis=(1, 2)), *bands], axis=1)

@@ -7,10 +7,9 @@ import pytest
 import torch
 from scipy import ndimage
 
-from acclimate.data.corruptions import constants, corrupt
+from acclimate.data.corruptions import constants
 from acclimate.data.corruptions.blur import glass_blur, taken_backwards
 from acclimate.data.corruptions.draws import Draws
-from comparing_draws import assert_same_mean, radial_spectra
 from photos import photo
 
 SEVERITIES = range(1, 6)
@@ -92,36 +91,3 @@ def test_displacements_are_even_over_the_published_square(max_delta: int) -> Non
         for axis in range(2):
             share = (inner[:, axis] == -1).float().mean()
             assert share == pytest.approx(0.5, abs=4 * 0.5 / inner[:, axis].numel() ** 0.5)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_the_same_image_whatever_the_batch(size: tuple[int, int]) -> None:
-    images = np.stack([photo(*size), photo(*size)[::-1], photo(*size)[:, ::-1]])
-    for channels in (3, 1):
-        batch = np.concatenate([images[..., :channels]] * 30)
-        whole = corrupt(batch, "glass_blur", 3, preset="imagenet", seed=5)
-        for start, stop in ((0, 1), (1, 4), (87, 90)):
-            part = corrupt(
-                batch[start:stop], "glass_blur", 3, preset="imagenet", seed=5, start=start
-            )
-            np.testing.assert_array_equal(part, whole[start:stop])
-    assert corrupt(images[:0], "glass_blur", 3, preset="imagenet").shape == images[:0].shape
-
-
-# --- another implementation, where it is installed -----------------------------------------------
-
-
-@pytest.mark.parametrize("severity", SEVERITIES)
-def test_distributed_as_with_imagecorruptions(severity: int) -> None:
-    other = pytest.importorskip("imagecorruptions.corruptions")
-    count = 48
-    theirs = np.stack([other.glass_blur(photo(), severity, seed=i) for i in range(count)])
-    ours = corrupt(np.stack([photo()] * count), "glass_blur", severity, preset="imagenet")
-    ours, theirs = (x.astype(np.uint8) - photo().astype(float) for x in (ours, theirs))
-    axes = (1, 2, 3)
-    assert_same_mean(ours.mean(axis=axes), theirs.mean(axis=axes))
-    assert_same_mean((ours**2).mean(axis=axes), (theirs**2).mean(axis=axes))
-    assert_same_mean(radial_spectra(ours), radial_spectra(theirs))
-    # The part that differs from draw to draw, by itself.
-    ours, theirs = ours - ours.mean(axis=0), theirs - theirs.mean(axis=0)
-    assert_same_mean(radial_spectra(ours), radial_spectra(theirs))

@@ -1,6 +1,6 @@
 """Where jobs run: in this process, or in several on this machine."""
 
-from acclimate.bench.engines.base import Engine, OnResult, WorkerSettings, grouped
+from acclimate.bench.engines.base import Engine, WorkerSettings
 from acclimate.bench.engines.processes import InlineEngine, ProcessEngine
 
-__all__ = ["Engine", "InlineEngine", "OnResult", "ProcessEngine", "WorkerSettings", "grouped"]
+__all__ = ["Engine", "InlineEngine", "ProcessEngine", "WorkerSettings"]

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from acclimate.bench.job import Job
 from acclimate.bench.record import Result
+from acclimate.errors import AcclimateError
 from acclimate.text import Score, Speed
 
 if TYPE_CHECKING:
     from acclimate.bench.worker import Worker
 
-__all__ = ["Engine", "Handout", "OnResult", "WorkerSettings", "grouped"]
+__all__ = [
+    "Engine",
+    "Handout",
+    "Losses",
+    "OnResult",
+    "WorkerSettings",
+    "check_counts",
+    "grouped",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +91,14 @@ class Engine(ABC):
         return f"{type(self).__name__}({self.settings!r}, workers={self.workers})"
 
 
+def check_counts(*, workers: int | None, retries: int) -> None:
+    """Refuse what no engine can do."""
+    if workers is not None and workers < 1:
+        raise AcclimateError(f"expected workers >= 1, got {workers}")
+    if retries < 0:
+        raise AcclimateError(f"expected retries >= 0, got {retries}")
+
+
 def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
     """Jobs next to each other that share model and images: a worker should have all of a group.
 
@@ -89,11 +107,29 @@ def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
     >>> [len(group) for group in grouped(jobs)]
     [2, 2]
     """
-    return [list(group) for _, group in groupby(jobs, key=_shared)]
+    shared = attrgetter("model", "weights", "dataset", "split", "shift", "images")
+    return [list(group) for _, group in groupby(jobs, key=shared)]
 
 
-def _shared(job: Job) -> tuple[object, ...]:
-    return (job.model, job.weights, job.dataset, job.split, job.shift, job.images)
+class Losses:
+    """How often the worker of a job was lost.
+
+    >>> losses, job = Losses(retries=1), Job(model="m", dataset="mnist", recipe="ent")
+    >>> losses.too_many(job), losses.too_many(job)
+    (None, '2 times')
+    """
+
+    def __init__(self, *, retries: int) -> None:
+        self._retries = retries
+        self._times: Counter[str] = Counter()
+
+    def too_many(self, job: Job) -> str | None:
+        """Count one more; in words how often it was, None where the job may be run again."""
+        self._times[job.key] += 1
+        times = self._times[job.key]
+        if times <= self._retries:
+            return None
+        return "once" if times == 1 else f"{times} times"
 
 
 class Handout:
@@ -115,8 +151,7 @@ class Handout:
     def __init__(self, jobs: Sequence[Job], *, retries: int = 2) -> None:
         self._groups = deque(deque(group) for group in grouped(jobs))
         self._mine: dict[int, deque[Job]] = {}
-        self._deaths: dict[str, int] = {}
-        self._retries = retries
+        self._losses = Losses(retries=retries)
 
     def __len__(self) -> int:
         """How many jobs wait."""
@@ -139,10 +174,9 @@ class Handout:
         if rest:
             self._groups.appendleft(rest)
 
-    def again(self, job: Job) -> int | None:
-        """Put a job back whose worker died; None: it did so too often, now this many times."""
-        deaths = self._deaths[job.key] = self._deaths.get(job.key, 0) + 1
-        if deaths > self._retries:
-            return deaths
-        self._groups.appendleft(deque([job]))
-        return None
+    def again(self, job: Job) -> str | None:
+        """Put a job back whose worker died; not where it did so too often, in words how often."""
+        times = self._losses.too_many(job)
+        if times is None:
+            self._groups.appendleft(deque([job]))
+        return times

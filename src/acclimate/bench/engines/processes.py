@@ -6,13 +6,14 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from acclimate.bench.engines.base import Engine, Handout, OnResult, WorkerSettings
+from acclimate.bench.engines.base import Engine, Handout, OnResult, WorkerSettings, check_counts
 from acclimate.bench.job import Job
 from acclimate.bench.record import Result
 from acclimate.data.memory import cache_budget
@@ -41,46 +42,29 @@ class Child:
         self.process.start()
         theirs.close()  # so that the pipe ends when the worker does
 
-    def give(self, job: Job, *, halvings: int = 0) -> bool:
-        """Send a job, with batches halved so often; False where the process has gone meanwhile."""
+    def give(self, job: Job, *, halvings: int) -> None:
+        """Send a job, with batches halved so often."""
         self.job = job
-        try:
+        with suppress(OSError):  # where the process has died, that is seen to as such
             self.pipe.send((job.to_dict(), halvings))
-        except OSError:
-            return False
-        return True
-
-    def dismiss(self) -> None:
-        """Tell it that there is nothing more to do."""
-        with suppress(OSError):  # it has gone already
-            self.pipe.send(None)
 
     def received(self) -> list[Any]:
         """All that was sent and has come in; nothing more comes once the process is gone."""
         messages = []
-        try:
+        with suppress(EOFError, OSError):
             while self.pipe.poll():
                 messages.append(self.pipe.recv())
-        except (EOFError, OSError):
-            pass
         return messages
 
-    @property
-    def killed(self) -> bool:
-        """Whether it was ended as the system does when memory runs out."""
-        self.process.join(timeout=5)
-        return self.process.exitcode == -signal.SIGKILL
-
-    @property
-    def end(self) -> str:
-        """How the process ended, in words."""
+    def end(self) -> tuple[str, bool]:
+        """How the process ended, in words, and whether as it does when memory runs out."""
         self.process.join(timeout=5)
         code = self.process.exitcode
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name
-            memory = ", as the system does when memory runs out" if self.killed else ""
-            return f"was ended by {name}{memory}"
-        return f"ended with exit status {code}"
+        if code is None or code >= 0:
+            return f"ended with exit status {code}", False
+        killed = code == -signal.SIGKILL
+        memory = ", as the system does when memory runs out" if killed else ""
+        return f"was ended by {signal.Signals(-code).name}{memory}", killed
 
     def stop(self) -> None:
         """End the process, whatever it does."""
@@ -146,17 +130,14 @@ class ProcessEngine(Engine):
     def __init__(
         self, settings: WorkerSettings, *, workers: int | None = None, retries: int = 2
     ) -> None:
-        if workers is not None and workers < 1:
-            raise AcclimateError(f"expected workers >= 1, got {workers}")
-        if retries < 0:
-            raise AcclimateError(f"expected retries >= 0, got {retries}")
+        check_counts(workers=workers, retries=retries)
         super().__init__(settings, workers=workers or usual_workers(settings.device))
         self.retries = retries
         self._children: list[Child] = []
         self._leaving: list[Child] = []
         self._number = 0
         self._false_starts = 0
-        self._killed: dict[str, int] = {}
+        self._killed: Counter[str] = Counter()
 
     def run(self, jobs: Sequence[Job], on_result: OnResult) -> None:
         """Run every job."""
@@ -177,7 +158,9 @@ class ProcessEngine(Engine):
             self._stop()
 
     def _start(self) -> None:
-        threads, device = None, _device(self.settings.device, self._number)
+        threads, device = None, self.settings.device
+        if device in (None, "cuda") and (count := gpus()):
+            device = f"cuda:{self._number % count}"
         if device is None or device == "cpu":
             threads = max(1, usable_cores() // self.workers)
         # Each would take a third of the memory, not knowing of the others.
@@ -191,7 +174,7 @@ class ProcessEngine(Engine):
         ends: dict[Any, Child] = {}
         for child in self._children:
             ends[child.pipe] = ends[child.process.sentinel] = child
-        for child in {id(c): c for c in (ends[each] for each in wait(list(ends)))}.values():
+        for child in dict.fromkeys(ends[each] for each in wait(list(ends))):
             dead = not child.process.is_alive()  # asked first: what it sent before is still there
             for message in child.received():
                 self._message(child, message, handout, on_result)
@@ -212,19 +195,19 @@ class ProcessEngine(Engine):
         # The next job first: nobody has to wait while a result is written.
         job = handout.next(child.number)
         if job is not None:
-            # Where that fails the process has died, and is seen to as such.
-            child.give(job, halvings=max(0, self._killed.get(job.key, 0) - 1))
+            child.give(job, halvings=max(0, self._killed[job.key] - 1))
         if result is not None:
             on_result(result)
         if job is None:
             self._children.remove(child)
             self._leaving.append(child)
-            child.dismiss()
+            with suppress(OSError):  # it has gone already
+                child.pipe.send(None)
 
     def _replace(self, child: Child, handout: Handout, on_result: OnResult) -> None:
-        how = child.end
-        if child.job is not None and child.killed:
-            self._killed[child.job.key] = self._killed.get(child.job.key, 0) + 1
+        how, killed = child.end()
+        if child.job is not None and killed:
+            self._killed[child.job.key] += 1
         self._children.remove(child)
         child.stop()
         handout.give_back(child.number)
@@ -237,11 +220,10 @@ class ProcessEngine(Engine):
                     "if __name__ == '__main__': around what it does"
                 )
         if child.job is not None:
-            deaths = handout.again(child.job)
-            if deaths is not None:
-                times = "once" if deaths == 1 else f"{deaths} times"
-                said = f"the process that ran this job {how}, {times}; nothing more is known"
-                on_result(Result.failed(child.job, said))
+            times = handout.again(child.job)
+            if times is not None:
+                reason = f"the process that ran this job {how}, {times}; nothing more is known"
+                on_result(Result.failed(child.job, reason))
         if len(handout):
             self._number = child.number
             self._start()
@@ -278,13 +260,6 @@ def gpus() -> int:
     import torch
 
     return torch.cuda.device_count()
-
-
-def _device(device: str | None, number: int) -> str | None:
-    """The device of a worker: GPUs in turn, unless one is named."""
-    if device in (None, "cuda") and (count := gpus()):
-        return f"cuda:{number % count}"
-    return device
 
 
 class InlineEngine(Engine):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acclimate.bench.engines.base import Engine, Handout, OnResult, WorkerSettings
+from acclimate.bench.engines.base import Engine, Handout, OnResult, WorkerSettings, check_counts
 from acclimate.bench.job import Job
 from acclimate.bench.record import Result
 from acclimate.errors import AcclimateError
@@ -83,9 +83,7 @@ class RayEngine(Engine):
         gpus_per_job: float | None = None,
         retries: int = 2,
     ) -> None:
-        for name, value, least in (("workers", workers, 1), ("retries", retries, 0)):
-            if value is not None and value < least:
-                raise AcclimateError(f"expected {name} >= {least}, got {value}")
+        check_counts(workers=workers, retries=retries)
         if cpus_per_job <= 0 or (gpus_per_job or 0) < 0:
             raise AcclimateError(
                 f"expected cpus_per_job > 0 and gpus_per_job >= 0, got {cpus_per_job:g} and "
@@ -150,9 +148,14 @@ class RayEngine(Engine):
         try:
             answer = self._ray.get(ref)
         except (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError) as error:
-            self._lost(hand, str(error).strip(), handout, on_result)
-            if not any(other.job for other in hands.values()):  # else somebody gets on with it
-                self._refuse_false_starts(str(error).strip())
+            how = str(error).strip().splitlines()[0]
+            self._lost(hand, how, handout, on_result)
+            busy = any(other.job for other in hands.values())  # and gets on with it
+            if not busy and self._false_starts >= _FALSE_STARTS * self._started:
+                raise AcclimateError(
+                    f"{self._false_starts} Ray workers in a row were lost before they could begin; "
+                    f"every node needs this package and what it needs. The last: {how}"
+                ) from error
             self._start(hand.number, hands)
             return
         if hand.job is None and answer is not None:
@@ -178,17 +181,9 @@ class RayEngine(Engine):
         handout.give_back(hand.number)
         if hand.job is None:
             self._false_starts += 1
-        elif (deaths := handout.again(hand.job)) is not None:
-            times = "once" if deaths == 1 else f"{deaths} times"
-            said = f"the Ray worker that ran this job was lost, {times}: {how.splitlines()[0]}"
-            on_result(Result.failed(hand.job, said))
-
-    def _refuse_false_starts(self, how: str) -> None:
-        if self._false_starts >= _FALSE_STARTS * self._started:
-            raise AcclimateError(
-                f"{self._false_starts} Ray workers in a row were lost before they could begin; "
-                f"every node needs this package and what it needs. The last: {how.splitlines()[0]}"
-            )
+        elif (times := handout.again(hand.job)) is not None:
+            reason = f"the Ray worker that ran this job was lost, {times}: {how}"
+            on_result(Result.failed(hand.job, reason))
 
 
 def _connected(address: str | None) -> Any:
@@ -200,12 +195,14 @@ def _connected(address: str | None) -> Any:
         ) from error
     if ray.is_initialized():
         return ray
+    where = address or "local"
+    host, _, port = where.removeprefix("ray://").rpartition(":")
     try:
-        _knock(address or "local")
-        ray.init(
-            address=address or "local", log_to_driver=False, logging_level="ERROR",
-            include_dashboard=False,
-        )  # fmt: skip
+        if host and port.isdecimal():  # else auto or local, where Ray looks itself
+            # Whether anybody answers shows at once; Ray would try for minutes.
+            place = (host.strip("[]"), int(port))
+            socket.create_connection(place, timeout=_ANSWERS_WITHIN).close()
+        ray.init(address=where, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
     except (OSError, ValueError) as error:
         if address is None:
             raise AcclimateError(f"Ray cannot start on this machine: {error}") from error
@@ -214,10 +211,3 @@ def _connected(address: str | None) -> Any:
             "--address out for one of this machine alone"
         ) from error
     return ray
-
-
-def _knock(address: str) -> None:
-    """Find out at once whether anybody answers at HOST:PORT: Ray would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdecimal():  # else auto or local, where Ray looks itself
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_WITHIN).close()

@@ -12,7 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from acclimate.bench.engines.base import Engine, OnResult, WorkerSettings, grouped
+from acclimate.bench.engines.base import (
+    Engine,
+    Losses,
+    OnResult,
+    WorkerSettings,
+    check_counts,
+    grouped,
+)
 from acclimate.bench.job import Job
 from acclimate.bench.record import Result
 from acclimate.errors import AcclimateError
@@ -51,9 +58,7 @@ class SlurmEngine(Engine):
         retries: int = 2,
         poll: float = 5.0,
     ) -> None:
-        for name, value, least in (("workers", workers, 1), ("retries", retries, 0)):
-            if value < least:
-                raise AcclimateError(f"expected {name} >= {least}, got {value}")
+        check_counts(workers=workers, retries=retries)
         super().__init__(replace(settings, progress=False), workers=workers)
         self.folder, self.retries, self.poll = Path(folder).expanduser(), retries, poll
         self._executor = _executor(self.folder, cluster, parameters or {})
@@ -68,24 +73,26 @@ class SlurmEngine(Engine):
         if not jobs:
             return
         results = Path(tempfile.mkdtemp(prefix=_RESULTS, dir=self.folder))
-        deaths: dict[str, int] = {}
+        losses = Losses(retries=self.retries)
         tasks = {}
         try:
             for share in _shares(jobs, self.workers):
                 tasks[self._submit(share, results)] = share
             while waiting:
-                ended = [
-                    task for task in tasks if task.done()
-                ]  # asked first: all it wrote is there
+                # Asked first: all that a task wrote is there by then.
+                ended = [task for task in tasks if task.done()]
                 _collect(results, waiting, on_result)
                 refused = results / _REFUSED
                 if refused.exists() and len(waiting) == len(jobs):  # else it may be one node's
                     raise AcclimateError(refused.read_text(encoding="utf-8"))
                 for task in ended:
                     left = [job for job in tasks.pop(task) if job.key in waiting]
-                    if left and self._given_up(left[0], deaths):
-                        del waiting[left[0].key]
-                        on_result(_ended(left[0], task, deaths[left[0].key]))
+                    if left and (times := losses.too_many(left[0])) is not None:
+                        # Asking submitit for the reason would wait for a file that nobody is going
+                        # to write.
+                        log = f"its log is {task.paths.stderr}"
+                        reason = f"the task that ran this job ended, {times}; {log}"
+                        on_result(Result.failed(waiting.pop(left[0].key), reason))
                         left = left[1:]
                     if left:
                         tasks[self._submit(left, results)] = left
@@ -103,10 +110,6 @@ class SlurmEngine(Engine):
     def _submit(self, share: Sequence[Job], results: Path) -> Any:
         plain = [job.to_dict() for job in share]
         return self._executor.submit(run_share, self.settings, plain, str(results))
-
-    def _given_up(self, job: Job, deaths: dict[str, int]) -> bool:
-        deaths[job.key] = deaths.get(job.key, 0) + 1
-        return deaths[job.key] > self.retries
 
 
 def run_share(settings: WorkerSettings, jobs: Sequence[dict[str, Any]], folder: str) -> int:
@@ -157,13 +160,6 @@ def _shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
     ordered = [job for group in grouped(jobs) for job in group]
     size = -(-len(ordered) // count)
     return [ordered[start : start + size] for start in range(0, len(ordered), size)]
-
-
-def _ended(job: Job, task: Any, deaths: int) -> Result:
-    times = "once" if deaths == 1 else f"{deaths} times"
-    # Asking submitit for the reason would wait for a file that nobody is going to write.
-    log = f"its log is {task.paths.stderr}"
-    return Result.failed(job, f"the task that ran this job ended, {times}; {log}")
 
 
 def _executor(folder: Path, cluster: str | None, parameters: Mapping[str, Any]) -> Any:

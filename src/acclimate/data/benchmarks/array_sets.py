@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.arrays import ArraySource, load_arrays
+from acclimate.data.benchmarks.facts import register
 from acclimate.data.benchmarks.registry import Request
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
@@ -24,7 +25,6 @@ __all__ = [
     "check_count",
     "check_images",
     "find_file",
-    "labelled_npz",
     "plain_scaling",
     "sound_labels",
 ]
@@ -35,55 +35,50 @@ Arrays: TypeAlias = tuple[NDArray[Any], NDArray[Any] | None]
 
 @dataclass(frozen=True, kw_only=True)
 class ArraySet:
-    """What the splits of a data set consist of: one row of a table for each data set.
+    """What the splits of a data set consist of: one row of a table for each data set."""
 
-    Attributes:
-        class_names: in the order of the labels.
-        counts: for each split how many images it has; several where copies differ.
-        shapes: of one image, as the files have it.
-        files: for a split, the files it consists of, each as the names it may have below the root,
-            the published one first.
-        read: images and labels in those files.
-        npz: a copy as ``{npz}-{split}.npz`` (arrays ``images`` and ``labels``) is taken instead of
-            the files; None where there is no such custom.
-        first: how the files write the first class.
-        optional: splits that are not missed where they are not there.
-    """
-
-    class_names: tuple[str, ...]
-    counts: Mapping[str, tuple[int, ...]]
-    shapes: tuple[tuple[int, ...], ...]
+    class_names: tuple[str, ...]  # in the order of the labels
+    counts: Mapping[str, tuple[int, ...]]  # of images in each split; several where copies differ
+    shapes: tuple[tuple[int, ...], ...]  # of one image, as the files have it
+    # For a split, its files, each as the names it may have below the root, the published one first.
     files: Callable[[str], Sequence[Sequence[str]]]
     read: Callable[[Sequence[Path]], Arrays]
-    npz: str | None = None
-    first: int = 0
-    optional: tuple[str, ...] = ()
+    npz: str | None = None  # {npz}-{split}.npz, images and labels, is taken instead of the files
+    first: int = 0  # how the files write the first class
+    optional: tuple[str, ...] = ()  # splits that are not missed where they are not there
+    batches: bool = False  # each file is a part of the images, and can do without the others
+
+    def register(self, name: str, **how: Any) -> None:
+        """Make it known as a data set; ``open`` where the images are not taken as they come."""
+        own = {"open": self.open, "splits": tuple(self.counts), "missing": self.missing}
+        register(name, **{**own, **how})
 
     def open(self, request: Request) -> ArraySource:
         """The images of the split that is asked for, labels checked."""
         images, labels, where = self.load(request)
-        names = self.class_names
         return array_source(
-            request, images, labels, class_names=names, where=where, first=self.first
+            request, images, labels, class_names=self.class_names, where=where, first=self.first
         )
 
     def load(self, request: Request) -> tuple[NDArray[Any], NDArray[Any] | None, Path]:
         """Images, counted, and labels of a split, and the file the labels are in."""
         split = request.split or next(iter(self.counts))
-        npz = self._npz(request.root, split)
-        paths: list[Path] = []
-        images: NDArray[Any]
-        labels: NDArray[Any] | None
+        npz = self.find_npz(request.root, split)
         if npz is not None:
-            paths, (images, labels) = [npz], labelled_npz(npz)
+            paths, (images, labels) = [npz], load_arrays(npz)
+            if labels is None:
+                raise AcclimateError(
+                    f"expected the arrays 'images' and 'labels' in {npz}, got no labels"
+                )
         else:
-            for names in self.files(split):
-                path = find_file(request.root, names)
-                if path is None:
-                    request.refuse(
-                        f"expected {names[0]} of {request.dataset.name} in {request.root}"
-                    )
-                paths.append(path)
+            found = {_shown(names): find_file(request.root, names) for names in self.files(split)}
+            paths = [path for path in found.values() if path is not None]
+            gone = [name for name, path in found.items() if path is None]
+            if gone and not (self.batches and paths):
+                request.refuse(f"expected {gone[0]} of {request.dataset.name} in {request.root}")
+            if gone:
+                what = f"{', '.join(gone)} of {request.dataset.name}"
+                request.object_to(f"{what} not found in {request.root}")
             images, labels = self.read(paths)
         check_images(images, *self.shapes, where=paths[0])
         check_count(request, str(paths[0]), len(images), *self.counts[split])
@@ -92,15 +87,20 @@ class ArraySet:
     def missing(self, root: Path) -> list[str]:
         """The files that are not there."""
         return [
-            names[0]
+            _shown(names)
             for split in self.counts
-            if split not in self.optional and self._npz(root, split) is None
+            if split not in self.optional and self.find_npz(root, split) is None
             for names in self.files(split)
             if find_file(root, names) is None
         ]
 
-    def _npz(self, root: Path, split: str) -> Path | None:
+    def find_npz(self, root: Path, split: str) -> Path | None:
+        """The copy of a split in one file, if it is there."""
         return None if self.npz is None else find_file(root, [f"{self.npz}-{split}.npz"])
+
+
+def _shown(names: Sequence[str]) -> str:
+    return names[0].rpartition("/")[2]
 
 
 def plain_scaling(side: int, *, channels: int = 3) -> Preprocessing:
@@ -147,9 +147,6 @@ def sound_labels(
     """Labels as int64 from 0, once there is one for each image and each is a class.
 
     ``first`` is how the file writes the first class; messages keep to the file's own labels.
-
-    >>> sound_labels(np.array([[2], [1]], np.uint8), count=2, classes=2, where="y.bin", first=1)
-    tensor([1, 0])
     """
     flat = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if flat.ndim != 1 or len(flat) != count:
@@ -169,14 +166,6 @@ def sound_labels(
             "another data set"
         )
     return torch.from_numpy(flat.astype(np.int64) - first)
-
-
-def labelled_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """``images`` and ``labels`` of a .npz file; a benchmark has both."""
-    images, labels = load_arrays(path)
-    if labels is None:
-        raise AcclimateError(f"expected the arrays 'images' and 'labels' in {path}, got no labels")
-    return images, labels
 
 
 def array_source(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,12 @@ from acclimate.data.benchmarks.array_sets import (
     Arrays,
     ArraySet,
     array_source,
-    check_count,
     check_images,
     find_file,
-    labelled_npz,
     plain_scaling,
 )
-from acclimate.data.benchmarks.registry import (
-    SEVERITIES,
-    Dataset,
-    Request,
-    generated_images,
-    register_dataset,
-)
+from acclimate.data.benchmarks.facts import register
+from acclimate.data.benchmarks.registry import SEVERITIES, Request, generated_images
 from acclimate.data.shift import DEV, STAND_INS, TEST
 from acclimate.errors import AcclimateError
 
@@ -36,62 +29,24 @@ __all__ = ["CIFAR10_CLASSES"]
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
-_COUNTS = {"test": 10_000, "train": 50_000}
-_BATCHES = {
-    "test": ("test_batch",),
-    "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
-}
+_PER_SEVERITY = 10_000  # the test split of CIFAR-10
 _RECORD_BYTES = 1 + 3 * 32 * 32  # the label, then three colour planes
-_Reader = Callable[[Path], tuple[NDArray[Any], NDArray[Any]]]
 
 
-def _open_cifar10(request: Request) -> ArraySource:
-    """The images of a split, scaled to 0..1 unless the request says how the model was fed."""
-    split = request.split or "test"
-    where, images, labels = _read_cifar10(request, split)
-    check_images(images, (32, 32, 3), (3, 32, 32), where=where)
-    check_count(request, f"the {split} split in {where}", len(images), _COUNTS[split])
-    return array_source(request, images, labels, class_names=CIFAR10_CLASSES, where=where)
-
-
-def _read_cifar10(request: Request, split: str) -> tuple[Path, NDArray[Any], NDArray[Any]]:
-    npz = find_file(request.root, [f"cifar10-{split}.npz"])
-    if npz is not None:
-        return npz, *labelled_npz(npz)
-    for folder, ending, reader in _forms(request.root):
-        files = [name + ending for name in _BATCHES[split]]
-        gone = [name for name in files if not (folder / name).is_file()]
-        if len(gone) < len(files):
-            if gone:
-                request.object_to(f"{', '.join(gone)} of CIFAR-10 not found in {folder}")
-            parts = [reader(folder / name) for name in files if name not in gone]
-            images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-            return folder, images, labels
-    return request.refuse(f"expected the {split} split of CIFAR-10 in {request.root}, found none")
-
-
-def _forms(root: Path) -> list[tuple[Path, str, _Reader]]:
-    forms: list[tuple[str, str, _Reader]] = [
-        ("cifar-10-batches-bin", ".bin", _read_binary),
-        ("cifar-10-batches-py", "", _read_pickle),
-    ]
+def _cifar10_files(split: str) -> list[list[str]]:
+    batches = {"test": ["test_batch"], "train": [f"data_batch_{number}" for number in range(1, 6)]}
+    folders = (("cifar-10-batches-bin/", ".bin"), ("cifar-10-batches-py/", ""))
     # The folder itself may have been given, too.
     return [
-        (folder, ending, reader) for name, ending, reader in forms for folder in (root / name, root)
+        [place + name + ending for folder, ending in folders for place in (folder, "")]
+        for name in batches[split]
     ]
 
 
-def _missing_cifar10(root: Path) -> list[str]:
-    missing: list[str] = []
-    for split, names in _BATCHES.items():
-        if find_file(root, [f"cifar10-{split}.npz"]) is None:
-            lacking = [
-                [name + ending for name in names if not (folder / (name + ending)).is_file()]
-                for folder, ending, _ in _forms(root)
-            ]
-            # Of the forms it may come in, the one that is nearest to being whole.
-            missing += sorted(lacking, key=len)[0]
-    return missing
+def _read_cifar10(paths: Sequence[Path]) -> Arrays:
+    parts = [_read_binary(path) if path.suffix else _read_pickle(path) for path in paths]
+    images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return images, labels
 
 
 def _read_binary(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -199,27 +154,6 @@ def _text(value: object) -> str:
     return value.decode("latin1") if isinstance(value, bytes) else str(value)
 
 
-def _read_cifar10_1(paths: Sequence[Path]) -> Arrays:
-    images, labels = (load_arrays(path)[0] for path in paths)
-    return images, np.asarray(labels)
-
-
-# v6, balanced over the classes, is the one its authors recommend.
-_CIFAR10_1 = ArraySet(
-    class_names=CIFAR10_CLASSES,
-    counts={"v6": (2_000,), "v4": (2_021,)},
-    shapes=((32, 32, 3),),
-    files=lambda version: [
-        [
-            f"{folder}cifar10.1_{version}_{kind}.npy"
-            for folder in ("", "datasets/", "CIFAR-10.1/datasets/")
-        ]
-        for kind in ("data", "labels")
-    ],
-    read=_read_cifar10_1,
-)
-
-
 def _open_cifar10_c(request: Request) -> ArraySource:
     """One corruption at one severity. The file is mapped, and only that severity's rows are read.
 
@@ -235,39 +169,38 @@ def _open_cifar10_c(request: Request) -> ArraySource:
         near = ", ".join(sorted(file.name for file in folder.glob(f"{request.shift}[-_]*.np[yz]")))
         request.refuse(
             f"expected {request.shift}.npy of CIFAR-10-C in {folder}; {len(gone)} of its "
-            f"{len(TEST) + len(DEV) + 1} files are missing"
+            f"{len(_CIFAR10_C_FILES)} files are missing"
             + (f" ({near} is there, but is something else)" if near else "")
         )
     label_path = find_file(folder, ["labels.npy"])
     if label_path is None:
         request.refuse(f"expected labels.npy of CIFAR-10-C in {folder}")
-    images, _ = load_arrays(path)
-    labels, _ = load_arrays(label_path)
+    images, labels = load_arrays(path)[0], load_arrays(label_path)[0]
     check_images(images, (32, 32, 3), where=path)
     count = _images_per_severity(request, path, len(images))
     # 1 to 5 by the registry's check.
     start = ((request.severity or 1) - 1) * count
+    total = len(labels) if labels.ndim else 0
+    if total == count * len(SEVERITIES):
+        labels = labels[start : start + count]
+    elif total != count:
+        raise AcclimateError(
+            f"expected {count * len(SEVERITIES):,} labels (or {count:,}, for all severities) in "
+            f"{label_path}, got {total:,}; images and labels are not of one copy"
+        )
     return array_source(
         request,
         images[start : start + count],
-        _labels_of(labels, start=start, count=count, where=label_path),
+        np.asarray(labels),
         class_names=CIFAR10_CLASSES,
         where=label_path,
     )
 
 
 def _missing_cifar10_c(root: Path) -> list[str]:
-    """The files of CIFAR-10-C that are not there.
-
-    >>> len(_missing_cifar10_c(Path("nowhere")))
-    20
-    """
+    """The files of CIFAR-10-C that are not there."""
     folder = _folder(root)
-    return [
-        name
-        for name in ("labels.npy", *(f"{corruption}.npy" for corruption in (*TEST, *DEV)))
-        if not (folder / name).is_file()
-    ]
+    return [name for name in _CIFAR10_C_FILES if not (folder / name).is_file()]
 
 
 def _folder(root: Path) -> Path:
@@ -276,7 +209,7 @@ def _folder(root: Path) -> Path:
 
 
 def _images_per_severity(request: Request, path: Path, total: int) -> int:
-    levels, published = len(SEVERITIES), _COUNTS["test"]
+    levels, published = len(SEVERITIES), _PER_SEVERITY
     count, rest = divmod(total, levels)
     if rest or not count:
         raise AcclimateError(
@@ -294,77 +227,40 @@ def _images_per_severity(request: Request, path: Path, total: int) -> int:
     return count
 
 
-def _labels_of(labels: NDArray[Any], *, start: int, count: int, where: Path) -> NDArray[Any]:
-    """The labels of one severity, of a file that holds them once or once for each severity."""
-    total = len(labels) if labels.ndim else 0
-    if total == count * len(SEVERITIES):
-        return np.asarray(labels[start : start + count])
-    if total == count:
-        return np.asarray(labels)
-    raise AcclimateError(
-        f"expected {count * len(SEVERITIES):,} labels (or {count:,}, for all severities) in "
-        f"{where}, got {total:,}; images and labels are not of one copy"
-    )
+_CIFAR10_C_FILES = ("labels.npy", *(f"{name}.npy" for name in (*TEST, *DEV)))
 
-
-register_dataset(
-    Dataset(
-        name="cifar10",
-        title="CIFAR-10 (Krizhevsky, 2009)",
-        classes=10,
-        images="10,000 test and 50,000 training",
-        size="163 MiB",
-        get="Get the binary or the python version from https://www.cs.toronto.edu/~kriz/cifar.html "
-        "and unpack it",
-        layout="""
-cifar-10-batches-bin/test_batch.bin, data_batch_1.bin … data_batch_5.bin
-or cifar-10-batches-py/test_batch, data_batch_1 … data_batch_5
-or cifar10-test.npz, cifar10-train.npz (arrays images and labels)
-""",
-        open=_open_cifar10,
-        splits=tuple(_COUNTS),
-        preprocessing=plain_scaling(32),
-        missing=_missing_cifar10,
-    )
-)
-register_dataset(
-    Dataset(
-        name="cifar10.1",
-        title="CIFAR-10.1 (Recht et al., 2018)",
-        classes=10,
-        images="2,000 (v6) and 2,021 (v4)",
-        size="12 MiB",
-        get="Get the folder datasets of https://github.com/modestyachts/CIFAR-10.1",
-        layout="""
-cifar10.1_v6_data.npy, cifar10.1_v6_labels.npy
-cifar10.1_v4_data.npy, cifar10.1_v4_labels.npy
-""",
-        open=_CIFAR10_1.open,
-        splits=tuple(_CIFAR10_1.counts),
-        preprocessing=plain_scaling(32),
-        missing=_CIFAR10_1.missing,
-    )
-)
-register_dataset(
-    Dataset(
-        name="cifar10-c",
-        title="CIFAR-10-C (Hendrycks & Dietterich, 2019)",
-        classes=10,
-        images="10,000 × 19 corruptions × 5 severities = 950,000",
-        size="2.7 GiB",
-        get="Get CIFAR-10-C.tar from https://zenodo.org/records/2535967 and unpack it",
-        layout="""
-labels.npy
-gaussian_noise.npy, shot_noise.npy, … (19 files, uint8 50,000×32×32×3, severities in order)
-""",
-        open=_open_cifar10_c,
-        shifts=(*TEST, *DEV),
-        shift_kind="corruption",
-        severities=True,
-        dev=DEV,
-        stand_ins=STAND_INS,
-        preprocessing=plain_scaling(32),
-        missing=_missing_cifar10_c,
-        check=_open_cifar10_c,
-    )
+ArraySet(
+    class_names=CIFAR10_CLASSES,
+    counts={"test": (10_000,), "train": (50_000,)},
+    shapes=((32, 32, 3), (3, 32, 32)),
+    files=_cifar10_files,
+    read=_read_cifar10,
+    npz="cifar10",
+    batches=True,
+).register("cifar10", preprocessing=plain_scaling(32))
+# v6, balanced over the classes, is the one its authors recommend.
+ArraySet(
+    class_names=CIFAR10_CLASSES,
+    counts={"v6": (2_000,), "v4": (2_021,)},
+    shapes=((32, 32, 3),),
+    files=lambda version: [
+        [
+            f"{folder}cifar10.1_{version}_{kind}.npy"
+            for folder in ("", "datasets/", "CIFAR-10.1/datasets/")
+        ]
+        for kind in ("data", "labels")
+    ],
+    read=lambda paths: (load_arrays(paths[0])[0], np.asarray(load_arrays(paths[1])[0])),
+).register("cifar10.1", preprocessing=plain_scaling(32))
+register(
+    "cifar10-c",
+    open=_open_cifar10_c,
+    shifts=(*TEST, *DEV),
+    shift_kind="corruption",
+    severities=True,
+    dev=DEV,
+    stand_ins=STAND_INS,
+    preprocessing=plain_scaling(32),
+    missing=_missing_cifar10_c,
+    check=_open_cifar10_c,
 )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from acclimate.data.benchmarks.registry import Request
-from acclimate.data.files import EXTENSIONS, FolderSource
+from acclimate.data.files import EXTENSIONS, FolderSource, list_entries
 from acclimate.data.labels import Scoring
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
@@ -18,14 +19,14 @@ __all__ = [
     "IMAGENET_PREPROCESSING",
     "ClassFolders",
     "Listing",
-    "check_classes",
     "check_counts",
-    "check_listed",
+    "check_present",
+    "folder_source",
     "list_folders",
     "list_images",
-    "listed_source",
-    "read_listed",
+    "present_source",
     "some",
+    "table_lines",
 ]
 
 IMAGENET_PREPROCESSING = Preprocessing(size=(224, 224), resize=256)
@@ -37,73 +38,69 @@ class Listing:
     """The image files of one folder, sorted, and those of them without a single byte."""
 
     files: tuple[str, ...]
-    empty: tuple[str, ...]
+    empty: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassFolders:
-    """The class folders of a data set, and what has to be in them.
+    """The class folders of a data set, and what has to be in them."""
 
-    Attributes:
-        base: the folder that holds the class folders.
-        label_of: every class folder there has to be, and its label.
-        total: how many images there have to be; None where unknown.
-        each: how many in each class, where all have as many.
-        scoring: how a model's outputs stand for the labels.
-        named: whether the folders are called by names of classes, not by their indices.
-    """
-
-    base: Path
-    label_of: Mapping[str, int]
-    total: int | None
-    each: int | None = None
+    base: Path  # the folder that holds the class folders
+    label_of: Mapping[str, int]  # every class folder there has to be, and its label
+    total: int | None  # how many images there have to be; None where unknown
+    each: int | None = None  # how many in each class, where all have as many
     scoring: Scoring | None = None
-    named: bool = True
+    named: bool = True  # by names of classes, not by their indices
+    others: Collection[str] = ()  # folders that may be there too, and are left out
 
     def check(self, request: Request) -> dict[str, Listing]:
         """The images by class folder, once all of them are seen to be there; none is opened."""
-        check_classes(request, self.base, list_folders(self.base), self.label_of)
-        there = [name for name in self.label_of if (self.base / name).is_dir()]
-        found = {name: list_images(self.base / name) for name in there}
+        there = [name for name in list_folders(self.base) if name not in self.others]
+        _check_classes(request, self.base, there, self.label_of)
+        found = {name: list_images(self.base / name) for name in self.label_of if name in there}
         check_counts(request, self.base, found, total=self.total, each=self.each)
         return found
 
-    def open(self, request: Request) -> FolderSource:
-        """The images, once all are seen to be there."""
-        source = read_listed(
-            request, self.base, self.check(request), self.label_of, scoring=self.scoring
+    def open(self, request: Request, found: Mapping[str, Listing] | None = None) -> FolderSource:
+        """The images of a listing, in the order of its folders; of all, once they are there."""
+        found = self.check(request) if found is None else found
+        names = [f"{folder}/{file}" for folder, listing in found.items() for file in listing.files]
+        if not names:
+            request.refuse(f"expected images of {request.dataset.name} in {self.base}, found none")
+        labels = [self.label_of[folder] for folder in found for _ in found[folder].files]
+        return folder_source(
+            request,
+            self.base,
+            names,
+            labels,
+            class_names=tuple(found) if self.named else None,
+            scoring=self.scoring,
         )
-        if not self.named:
-            source.class_names = None
-        return source
 
 
-def read_listed(
+def folder_source(
     request: Request,
     base: Path,
-    found: Mapping[str, Listing],
-    label_of: Mapping[str, int],
+    names: Sequence[str],
+    labels: Sequence[int],
     *,
+    class_names: Sequence[str] | None,
     scoring: Scoring | None = None,
 ) -> FolderSource:
-    """The images of a listing, in the order of its folders, as a source."""
-    names = [f"{folder}/{file}" for folder, listing in found.items() for file in listing.files]
-    labels = [label_of[folder] for folder, listing in found.items() for _ in listing.files]
-    if not names:
-        request.refuse(f"expected images of {request.dataset.name} in {base}, found none")
+    """These files below a folder, to be read as the request says."""
     return FolderSource(
         base,
         preprocessing=request.fitting,
         names=names,
         labels=labels,
-        class_names=tuple(found),
+        class_names=class_names,
         scoring=scoring,
         cache=request.cache,
         progress=request.progress,
     )
 
 
-def check_classes(
+def _check_classes(
     request: Request, base: Path, folders: Sequence[str], expected: Iterable[str]
 ) -> None:
     """Refuse folders that are no class, whose images would have no label, and missing ones."""
@@ -160,49 +157,37 @@ def check_counts(
 
 def list_folders(base: Path) -> list[str]:
     """The names of the folders in a folder, sorted; hidden ones aside."""
-    return sorted(entry.name for entry in _list_folder(base) if entry.is_dir())
+    return sorted(entry.name for entry in list_entries(base) if entry.is_dir())
 
 
 def list_images(folder: Path) -> Listing:
     """The image files right in a folder, without opening any."""
     files: list[str] = []
     empty: list[str] = []
-    for entry in _list_folder(folder):
+    for entry in sorted(list_entries(folder), key=lambda entry: entry.name):
         if os.path.splitext(entry.name)[1].lower() in EXTENSIONS and not entry.is_dir():
             files.append(entry.name)
-            if _size(entry) == 0:
-                empty.append(entry.name)
-    return Listing(tuple(sorted(files)), tuple(sorted(empty)))
-
-
-def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
-    """What lies in a folder, hidden things aside."""
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in entries if not entry.name.startswith(".")]
-    except NotADirectoryError as error:
-        raise AcclimateError(f"expected a folder, but {folder} is a file") from error
-    except OSError as error:
-        raise AcclimateError(f"cannot list {folder}: {error.strerror}") from error
+            # A link to nothing is not empty: reading it will fail with its name.
+            with contextlib.suppress(OSError):
+                empty += [entry.name] if entry.stat().st_size == 0 else []
+    return Listing(tuple(files), tuple(empty))
 
 
 def some(names: Sequence[str], count: int = 5) -> str:
-    """The first few of many.
-
-    >>> some(["a", "b", "c"], 2)
-    'a, b, …'
-    """
+    """The first few of many."""
     return ", ".join(names[:count]) + (", …" if len(names) > count else "")
 
 
-def _size(entry: os.DirEntry[str]) -> int:
+def table_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a list that are not blank, and their numbers."""
     try:
-        return entry.stat().st_size
-    except OSError:  # a link to nothing: reading it will fail with its name
-        return -1
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise AcclimateError(f"expected lines of text in {path}, got: {error}") from error
+    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
-def listed_source(
+def present_source(
     request: Request,
     folder: Path,
     names: Sequence[str],
@@ -211,19 +196,17 @@ def listed_source(
     class_names: Sequence[str],
 ) -> FolderSource:
     """The files a table lists, in its order. Missing ones are named before any is decoded."""
-    kept = check_listed(request, folder, names)
-    return FolderSource(
+    kept = check_present(request, folder, names)
+    return folder_source(
+        request,
         folder,
-        preprocessing=request.fitting,
-        names=[names[index] for index in kept],
-        labels=[labels[index] for index in kept],
+        [names[index] for index in kept],
+        [labels[index] for index in kept],
         class_names=tuple(class_names),
-        cache=request.cache,
-        progress=request.progress,
     )
 
 
-def check_listed(request: Request, folder: Path, names: Sequence[str]) -> list[int]:
+def check_present(request: Request, folder: Path, names: Sequence[str]) -> list[int]:
     """The indices of those files of a table that are there, objecting to others that are not."""
     again = [name for name, times in Counter(names).items() if times > 1]
     if again:
@@ -231,26 +214,10 @@ def check_listed(request: Request, folder: Path, names: Sequence[str]) -> list[i
             f"expected each image once in the table of {request.dataset.name}, got {len(again)} "
             f"that are listed again (first: {again[0]})"
         )
-    there = _present(folder, names)
-    if not there:
-        request.refuse(f"expected {len(names):,} images in {folder}, found none of them")
-    if len(there) < len(names):
-        gone = [name for name in names if name not in there]
-        request.object_to(
-            f"{len(gone):,} of {len(names):,} images are not in {folder} ({some(gone, 3)})"
-        )
-    return [index for index, name in enumerate(names) if name in there]
-
-
-def _present(folder: Path, names: Sequence[str]) -> set[str]:
-    """Those of the files, relative to ``folder``, that are there.
-
-    Each subfolder is listed once: asking for half a million files one by one takes minutes on a
-    network drive.
-    """
-    parents = {name.rpartition("/")[0] for name in names}
     found: set[str] = set()
-    for parent in parents:
+    # Each subfolder is listed once: asking for half a million files one by one takes minutes on a
+    # network drive.
+    for parent in {name.rpartition("/")[0] for name in names}:
         try:
             entries = os.listdir(folder / parent)
         except (FileNotFoundError, NotADirectoryError):
@@ -258,4 +225,12 @@ def _present(folder: Path, names: Sequence[str]) -> set[str]:
         except OSError as error:
             raise AcclimateError(f"cannot list {folder / parent}: {error}") from error
         found.update(f"{parent}/{entry}" if parent else entry for entry in entries)
-    return found.intersection(names)
+    kept = [index for index, name in enumerate(names) if name in found]
+    if not kept:
+        request.refuse(f"expected {len(names):,} images in {folder}, found none of them")
+    if len(kept) < len(names):
+        gone = [name for name in names if name not in found]
+        request.object_to(
+            f"{len(gone):,} of {len(names):,} images are not in {folder} ({some(gone, 3)})"
+        )
+    return kept

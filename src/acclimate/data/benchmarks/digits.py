@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acclimate.data.benchmarks.array_sets import Arrays, ArraySet, plain_scaling, sound_labels
-from acclimate.data.benchmarks.registry import Dataset, register_dataset
 from acclimate.errors import AcclimateError
 
 __all__ = ["DIGITS"]
@@ -22,11 +21,6 @@ __all__ = ["DIGITS"]
 DIGITS = tuple(str(digit) for digit in range(10))
 _UNSIGNED_BYTES = 0x08
 _USPS_SIDE = 16
-
-
-def _read_mnist(paths: Sequence[Path]) -> Arrays:
-    images, labels = map(_read_idx, paths)
-    return images, labels
 
 
 def _read_idx(path: Path) -> NDArray[np.uint8]:
@@ -113,12 +107,8 @@ def _read_usps(paths: Sequence[Path]) -> Arrays:
 def _read_svhn(paths: Sequence[Path]) -> Arrays:
     """Digits 32×32 in colour. The whole file is read (``extra``: 1.5 GiB)."""
     (path,) = paths
-    try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise AcclimateError(
-            "SVHN comes as .mat files, which need scipy; pip install scipy"
-        ) from error
+    from scipy.io import loadmat  # slow to import
+
     try:
         content: dict[str, Any] = loadmat(path)
     except Exception as error:  # on broken bytes scipy raises nearly anything
@@ -133,82 +123,27 @@ def _read_svhn(paths: Sequence[Path]) -> Arrays:
     return images, (raw.numpy() + 1) % 10  # the files write 10 for the digit 0
 
 
-_MNIST = ArraySet(
+ArraySet(
     class_names=DIGITS,
     counts={"test": (10_000,), "train": (60_000,)},
     shapes=((28, 28),),
     files=_mnist_files,
-    read=_read_mnist,
+    read=lambda paths: (_read_idx(paths[0]), _read_idx(paths[1])),
     npz="mnist",
-)
-_USPS = ArraySet(
+).register("mnist", preprocessing=plain_scaling(28, channels=1))
+ArraySet(
     class_names=DIGITS,
     counts={"test": (2_007,), "train": (7_291,)},
     shapes=((_USPS_SIDE, _USPS_SIDE),),
     files=lambda split: [["usps.t.bz2", "usps.t"] if split == "test" else ["usps.bz2", "usps"]],
     read=_read_usps,
     npz="usps",
-)
-_SVHN = ArraySet(
+).register("usps", preprocessing=plain_scaling(_USPS_SIDE, channels=1))
+ArraySet(
     class_names=DIGITS,
     counts={"test": (26_032,), "train": (73_257,), "extra": (531_131,)},
     shapes=((3, 32, 32),),
     files=lambda split: [[f"{split}_32x32.mat"]],
     read=_read_svhn,
     optional=("extra",),  # not needed for any published comparison of adaptation
-)
-
-register_dataset(
-    Dataset(
-        name="mnist",
-        title="MNIST (LeCun et al., 1998)",
-        classes=10,
-        images="10,000 test and 60,000 training",
-        size="11 MiB",
-        get="Get the four .gz files of http://yann.lecun.com/exdb/mnist/ (or of a mirror of it)",
-        layout="""
-t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz (packed or not)
-train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz
-or mnist-test.npz, mnist-train.npz (arrays images and labels)
-""",
-        open=_MNIST.open,
-        splits=tuple(_MNIST.counts),
-        preprocessing=plain_scaling(28, channels=1),
-        missing=_MNIST.missing,
-    )
-)
-register_dataset(
-    Dataset(
-        name="usps",
-        title="USPS digits (Hull, 1994)",
-        classes=10,
-        images="2,007 test and 7,291 training",
-        size="8 MiB",
-        get="Get usps.t.bz2 and usps.bz2 from "
-        "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html#usps (usps.h5, "
-        "another copy in use, is not read: h5py would be needed)",
-        layout="""
-usps.t.bz2, usps.bz2 (packed or not)
-or usps-test.npz, usps-train.npz (arrays images and labels)
-""",
-        open=_USPS.open,
-        splits=tuple(_USPS.counts),
-        preprocessing=plain_scaling(_USPS_SIDE, channels=1),
-        missing=_USPS.missing,
-    )
-)
-register_dataset(
-    Dataset(
-        name="svhn",
-        title="SVHN, cropped digits (Netzer et al., 2011)",
-        classes=10,
-        images="26,032 test, 73,257 training and 531,131 extra",
-        size="61 MiB (test), 174 MiB (train), 1.2 GiB (extra)",
-        get="Get the files of format 2 from http://ufldl.stanford.edu/housenumbers/",
-        layout="test_32x32.mat, train_32x32.mat, extra_32x32.mat",
-        open=_SVHN.open,
-        splits=tuple(_SVHN.counts),
-        preprocessing=plain_scaling(32),
-        missing=_SVHN.missing,
-    )
-)
+).register("svhn", preprocessing=plain_scaling(32))

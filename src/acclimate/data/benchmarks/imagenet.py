@@ -5,7 +5,6 @@ ImageNet-R has renditions, -A hard images, -V2 a second draw, -Sketch drawings.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
@@ -18,19 +17,16 @@ from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks.class_folders import (
     IMAGENET_PREPROCESSING,
     ClassFolders,
+    Listing,
     check_counts,
+    folder_source,
     list_folders,
     list_images,
     some,
+    table_lines,
 )
-from acclimate.data.benchmarks.registry import (
-    SEVERITIES,
-    Dataset,
-    Request,
-    generated_images,
-    register_dataset,
-)
-from acclimate.data.files import FolderSource
+from acclimate.data.benchmarks.facts import register
+from acclimate.data.benchmarks.registry import SEVERITIES, Request, generated_images
 from acclimate.data.labels import Scoring, imagenet_classes, imagenet_index
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.data.shift import DEV, STAND_INS, TEST
@@ -40,6 +36,7 @@ __all__ = ["subset_classes"]
 
 _IMAGES, _EACH = 50_000, 50
 _SOLUTION = "LOC_val_solution.csv"
+_DEVKIT = "ILSVRC2012_validation_ground_truth.txt"
 _PLACES = ("val", "ILSVRC/Data/CLS-LOC/val", "")
 
 # The published archives; some people keep their names as folders.
@@ -69,16 +66,8 @@ def _open_imagenet(request: Request) -> ImageSource:
     if isinstance(found, ClassFolders):
         return found.open(request)
     base, files, ids = found
-    classes = imagenet_index()
-    return FolderSource(
-        base,
-        preprocessing=request.fitting,
-        names=files,
-        labels=[classes[id_] for id_ in ids],
-        class_names=sorted(set(ids)),
-        cache=request.cache,
-        progress=request.progress,
-    )
+    labels = [imagenet_index()[id_] for id_ in ids]
+    return folder_source(request, base, files, labels, class_names=sorted(set(ids)))
 
 
 def _check_imagenet(request: Request) -> None:
@@ -89,27 +78,32 @@ def _check_imagenet(request: Request) -> None:
 
 def _find_imagenet(request: Request) -> ClassFolders | tuple[Path, Sequence[str], Sequence[str]]:
     """Class folders; or the folder that has all images, their files and their classes."""
-    places = [request.root / place for place in _PLACES]
-    base = next((p for p in places if p.is_dir() and (_is_sorted(p) or _is_flat(p))), None)
-    if base is None:
-        request.refuse(f"found no class folders and no ILSVRC2012_val_*.JPEG in {request.root}")
-    if _is_sorted(base):
-        return ClassFolders(base=base, label_of=imagenet_index(), total=_IMAGES, each=_EACH)
-    return base, *_flat(request, base)
+    for base in (request.root / place for place in _PLACES):
+        if base.is_dir():
+            if not imagenet_index().keys().isdisjoint(list_folders(base)):
+                return ClassFolders(base=base, label_of=imagenet_index(), total=_IMAGES, each=_EACH)
+            listing = list_images(base)
+            if any(name.startswith("ILSVRC2012_val_") for name in listing.files):
+                return base, listing.files, _flat(request, base, listing)
+    return request.refuse(f"found no class folders and no ILSVRC2012_val_*.JPEG in {request.root}")
 
 
-def _is_sorted(base: Path) -> bool:
-    return not imagenet_index().keys().isdisjoint(list_folders(base))
-
-
-def _is_flat(base: Path) -> bool:
-    return any(name.startswith("ILSVRC2012_val_") for name in list_images(base).files)
-
-
-def _flat(request: Request, base: Path) -> tuple[Sequence[str], Sequence[str]]:
-    """All images in one folder, as the archive unpacks; a file beside it tells their classes."""
-    truth = _truth(request, base)
-    listing = list_images(base)
+def _flat(request: Request, base: Path, listing: Listing) -> Sequence[str]:
+    """The classes of images in one folder, as the archive unpacks; a file beside it tells them."""
+    places = dict.fromkeys((base, base.parent, request.root))
+    truth = next((place / _SOLUTION for place in places if (place / _SOLUTION).is_file()), None)
+    if truth is None:
+        why = ""
+        if any((place / _DEVKIT).is_file() for place in places):
+            why = (
+                f" ({_DEVKIT} is not enough: it numbers the classes in the order of the "
+                "development kit, which is not that of any model)"
+            )
+        raise AcclimateError(
+            f"the images in {base} lie in one folder, and nothing tells their classes{why}; sort "
+            f"them into one folder for each class, named by WordNet id, or put {_SOLUTION} of the "
+            f"Kaggle distribution into {request.root}"
+        )
     check_counts(request, base.parent, {base.name: listing}, total=_IMAGES)
     known = _read_solution(truth)
     unknown = [file for file in listing.files if Path(file).stem not in known]
@@ -125,27 +119,7 @@ def _flat(request: Request, base: Path) -> tuple[Sequence[str], Sequence[str]]:
             f"{truth} names what are no classes of ImageNet: {some(unknown_ids)}; expected WordNet "
             "ids such as n01440764"
         )
-    return listing.files, ids
-
-
-def _truth(request: Request, base: Path) -> Path:
-    places = dict.fromkeys((base, base.parent, request.root))
-    for folder in places:
-        if (folder / _SOLUTION).is_file():
-            return folder / _SOLUTION
-    devkit = "ILSVRC2012_validation_ground_truth.txt"
-    numbered = next((f / devkit for f in places if (f / devkit).is_file()), None)
-    why = (
-        ""
-        if numbered is None
-        else f" ({numbered.name} is not enough: it numbers the classes in the order of the "
-        "development kit, which is not that of any model)"
-    )
-    raise AcclimateError(
-        f"the images in {base} lie in one folder, and nothing tells their classes{why}; sort them "
-        f"into one folder for each class, named by WordNet id, or put {_SOLUTION} of the Kaggle "
-        f"distribution into {request.root}"
-    )
+    return ids
 
 
 def _read_solution(path: Path) -> dict[str, str]:
@@ -153,14 +127,10 @@ def _read_solution(path: Path) -> dict[str, str]:
 
     Where an image has several boxes they are all of its one class, so the first word tells.
     """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise AcclimateError(f"expected lines of text in {path}, got: {error}") from error
     pairs: dict[str, str] = {}
-    for number, row in enumerate(rows, start=1):
-        if not row or row[0] == "ImageId":
+    for number, line in table_lines(path):
+        row = line.strip().split(",")
+        if row[0] == "ImageId":
             continue
         if len(row) != 2 or not row[1].split():
             raise AcclimateError(
@@ -210,11 +180,7 @@ def _missing_c(root: Path) -> list[str]:
 
 
 def _in_short(parts: list[str]) -> str:
-    """Severities drawn together.
-
-    >>> _in_short(["fog/1", "fog/2", "snow/5"])
-    'fog (1, 2), snow (5)'
-    """
+    """Severities drawn together."""
     severities: dict[str, list[str]] = {}
     for part in parts:
         name, _, severity = part.rpartition("/")
@@ -264,7 +230,15 @@ def _v2(request: Request) -> ClassFolders:
     base = _v2_folder(request.root, request.split)
     if base is None:
         request.refuse(f"expected {_V2_FOLDERS[request.split][0]} in {request.root}, not there")
-    labels = _numbered(base, len(imagenet_classes()))
+    spelled: dict[int, str] = {}  # as this copy spells it: 7, or 007 in some copies
+    for name in list_folders(base):
+        if name.isascii() and name.isdigit():
+            other = spelled.setdefault(int(name), name)
+            if other != name:
+                raise AcclimateError(
+                    f"the folders {other}, {name} in {base} are both class {int(name)}; merge them"
+                )
+    labels = {spelled.get(number, str(number)): number for number in range(1000)}
     return ClassFolders(base=base, label_of=labels, total=10_000, each=10, named=False)
 
 
@@ -278,71 +252,22 @@ def _v2_missing(root: Path) -> list[str]:
     return [names[0] for split, names in _V2_FOLDERS.items() if _v2_folder(root, split) is None]
 
 
-def _numbered(base: Path, count: int) -> dict[str, int]:
-    """A folder for each class index, as this copy spells it (``7``, or ``007`` in some copies)."""
-    spelled: dict[int, str] = {}
-    for name in list_folders(base):
-        if not (name.isascii() and name.isdigit()):
-            continue
-        number = int(name)
-        if number in spelled:
-            raise AcclimateError(
-                f"the folders {some([spelled[number], name])} in {base} are both class {number}; "
-                "merge them"
-            )
-        spelled[number] = name
-    return {spelled.get(number, str(number)): number for number in range(count)}
+def _register(name: str, folders: Callable[[Request], ClassFolders], **how: Any) -> None:
+    """A data set of class folders, prepared in the usual way unless it is said how."""
+    usual = {
+        "preprocessing": IMAGENET_PREPROCESSING,
+        "open": lambda request: folders(request).open(request),
+        "check": lambda request: folders(request).check(request),
+    }
+    register(name, **{**usual, **how})
 
 
-def _register(folders: Callable[[Request], ClassFolders], **facts: Any) -> None:
-    """A data set of class folders, prepared in the usual way unless its facts say how."""
-    facts = {"preprocessing": IMAGENET_PREPROCESSING, **facts}
-    register_dataset(
-        Dataset(
-            open=lambda request: folders(request).open(request),
-            check=lambda request: folders(request).check(request),
-            **facts,
-        )
-    )
-
-
-register_dataset(
-    Dataset(
-        name="imagenet",
-        title="ImageNet, the validation set of ILSVRC 2012",
-        classes=1000,
-        images="50,000",
-        size="6.7 GB",
-        get=(
-            "Get ILSVRC2012_img_val.tar from https://image-net.org/download-images (free after "
-            "registration), or the Kaggle distribution, "
-            "https://www.kaggle.com/c/imagenet-object-localization-challenge"
-        ),
-        layout=(
-            "val/n01440764/ILSVRC2012_val_00000293.JPEG   1,000 folders of 50\n"
-            "or n01440764/*.JPEG without val/, or val/*.JPEG in one folder together with\n"
-            "LOC_val_solution.csv"
-        ),
-        preprocessing=IMAGENET_PREPROCESSING,
-        open=_open_imagenet,
-        check=_check_imagenet,
-    )
+register(
+    "imagenet", open=_open_imagenet, check=_check_imagenet, preprocessing=IMAGENET_PREPROCESSING
 )
 _register(
+    "imagenet-c",
     _imagenet_c,
-    name="imagenet-c",
-    title="ImageNet-C, common corruptions of the validation set",
-    classes=1000,
-    images="50,000 for each of 19 corruptions at 5 severities",
-    size="about 65 GB",
-    get=(
-        "Get noise.tar, blur.tar, weather.tar and digital.tar (test), and extra.tar (the four "
-        "hold-out corruptions) from https://zenodo.org/records/2235448 and unpack them"
-    ),
-    layout=(
-        "gaussian_noise/1/n01440764/*.JPEG   19 corruptions × 5 severities × 1,000 classes\n"
-        "or the same below noise/, blur/, weather/, digital/ and extra/"
-    ),
     shifts=(*DEV, *TEST),
     shift_kind="corruption",
     severities=True,
@@ -352,54 +277,7 @@ _register(
     preprocessing=Preprocessing(size=(224, 224)),
     missing=_missing_c,
 )
-_register(
-    _subset,
-    name="imagenet-r",
-    title="ImageNet-R, art, cartoons, toys and other renditions",
-    classes=200,
-    images="30,000",
-    size="2.2 GB",
-    get="Get imagenet-r.tar from https://github.com/hendrycks/imagenet-r and unpack it",
-    layout="imagenet-r/n01443537/*.jpg   200 folders (or without imagenet-r/)",
-)
-_register(
-    _subset,
-    name="imagenet-a",
-    title="ImageNet-A, natural images on which a ResNet-50 fails",
-    classes=200,
-    images="7,500",
-    size="0.7 GB",
-    get=("Get imagenet-a.tar from https://github.com/hendrycks/natural-adv-examples and unpack it"),
-    layout="imagenet-a/n01498041/*.jpg   200 folders (or without imagenet-a/)",
-)
-_register(
-    _v2,
-    name="imagenetv2",
-    title="ImageNetV2, a second draw of the validation set",
-    classes=1000,
-    images="10,000 in each of 3 variants",
-    size="1.3 GB a variant",
-    get=(
-        "Get imagenetv2-matched-frequency.tar.gz, imagenetv2-threshold0.7.tar.gz or "
-        "imagenetv2-top-images.tar.gz from https://huggingface.co/datasets/vaishaal/ImageNetV2 "
-        "(linked from https://github.com/modestyachts/ImageNetV2) and unpack it"
-    ),
-    layout=(
-        "imagenetv2-matched-frequency-format-val/0/*.jpeg   1,000 folders 0 to 999 of 10\n"
-        "imagenetv2-threshold0.7-format-val/…, imagenetv2-top-images-format-val/…"
-    ),
-    splits=tuple(_V2_FOLDERS),
-    missing=_v2_missing,
-)
-_register(
-    _sketch,
-    name="imagenet-sketch",
-    title="ImageNet-Sketch, black and white sketches",
-    classes=1000,
-    images="50,889",
-    size="7.6 GB",
-    get=(
-        "Get ImageNet-Sketch.zip from https://github.com/HaohanWang/ImageNet-Sketch and unpack it"
-    ),
-    layout="sketch/n01440764/*.JPEG   1,000 folders (or without sketch/)",
-)
+_register("imagenet-r", _subset)
+_register("imagenet-a", _subset)
+_register("imagenetv2", _v2, splits=tuple(_V2_FOLDERS), missing=_v2_missing)
+_register("imagenet-sketch", _sketch)

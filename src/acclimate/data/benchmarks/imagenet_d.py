@@ -14,23 +14,23 @@ import torch
 from torch import Tensor
 
 from acclimate.data.base import ImageSource
+from acclimate.data.benchmarks.array_sets import find_file
 from acclimate.data.benchmarks.class_folders import (
     IMAGENET_PREPROCESSING,
+    ClassFolders,
     Listing,
-    check_classes,
-    check_counts,
     list_folders,
     list_images,
-    read_listed,
     some,
+    table_lines,
 )
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.facts import register
+from acclimate.data.benchmarks.registry import Request
 from acclimate.data.labels import ClassList, Scoring
-from acclimate.errors import AcclimateError, unknown_name
+from acclimate.errors import AcclimateError
 
 __all__ = [
     "MappedClass",
-    "family",
     "imagenet_d_classes",
     "imagenet_d_scoring",
     "label_of_output",
@@ -49,26 +49,17 @@ _AT_LEAST = {
     "real": 172_947,
     "sketch": 69_128,
 }
-_LIST_PLACES = ("", "txt", "splits")
 
 
 @dataclass(frozen=True)
 class MappedClass:
-    """One class of ImageNet-D.
+    """One class of ImageNet-D."""
 
-    Attributes:
-        name: the DomainNet folder.
-        outputs: indices of the ImageNet classes that are right predictions for it.
-        output_names: their first names, in the same order.
-        output_ids: their WordNet ids, in the same order.
-        why: what was considered, where the names alone do not say it.
-    """
-
-    name: str
-    outputs: tuple[int, ...]
-    output_names: tuple[str, ...]
-    output_ids: tuple[str, ...]
-    why: str = ""
+    name: str  # the DomainNet folder
+    outputs: tuple[int, ...]  # indices of the ImageNet classes that are right predictions for it
+    output_names: tuple[str, ...]  # their first names, in the same order
+    output_ids: tuple[str, ...]  # their WordNet ids, in the same order
+    why: str = ""  # what was considered, where the names alone do not say it
 
 
 @cache
@@ -79,30 +70,22 @@ def mapping() -> tuple[MappedClass, ...]:
     >>> dogs.outputs[0], dogs.output_names[0], len(dogs.outputs)
     (151, 'Chihuahua', 118)
     """
-    classes = _read()["classes"]
-    return tuple(_entry(name, **classes[name]) for name in sorted(classes))
+    found = []
+    for name, facts in sorted(_read()["classes"].items()):
+        # "403 n02687172 aircraft carrier"
+        indices, ids, names = zip(*(row.split(" ", 2) for row in facts["imagenet"]), strict=True)
+        outputs = tuple(map(int, indices))
+        found.append(MappedClass(name, outputs, names, ids, facts.get("why", "")))
+    return tuple(found)
 
 
 def imagenet_d_classes() -> ClassList:
     """The names of the 164 classes in the order of their labels; folders are called like this.
 
-    >>> classes = imagenet_d_classes()
-    >>> len(classes), classes.names[:2]
-    (164, ('aircraft_carrier', 'airplane'))
+    >>> imagenet_d_classes().names[:2]
+    ('aircraft_carrier', 'airplane')
     """
     return ClassList(names=tuple(entry.name for entry in mapping()))
-
-
-def family(name: str) -> tuple[int, ...]:
-    """The ImageNet outputs that are right predictions for the class ``name``.
-
-    >>> family("elephant")
-    (101, 385, 386)
-    """
-    for entry in mapping():
-        if entry.name == name:
-            return entry.outputs
-    raise unknown_name("class of ImageNet-D", name, imagenet_d_classes().names)
 
 
 def label_of_output() -> Tensor:
@@ -121,22 +104,12 @@ def label_of_output() -> Tensor:
 
 
 def imagenet_d_scoring() -> Scoring:
-    """ImageNet-D is scored over all 1,000 outputs, through the map.
-
-    >>> logits = torch.zeros(1, 1000)
-    >>> logits[0, 207] = 1
-    >>> imagenet_d_classes().names[imagenet_d_scoring().predict(logits)]
-    'dog'
-    """
+    """ImageNet-D is scored over all 1,000 outputs, through the map."""
     return Scoring(label_of=label_of_output())
 
 
 def left_out() -> dict[str, str]:
-    """The 181 other folders of DomainNet, and why they are not in ImageNet-D.
-
-    >>> left_out()["mouse"]
-    "The folder shows the animal, ImageNet's mouse (673) the computer's."
-    """
+    """The 181 other folders of DomainNet, and why they are not in ImageNet-D."""
     plain = _read()
     nothing = dict.fromkeys(plain["no_counterpart"], "Nothing in ImageNet corresponds to it.")
     return dict(sorted({**nothing, **plain["left_out"]}.items()))
@@ -149,29 +122,17 @@ def _read() -> dict[str, Any]:
     return plain
 
 
-def _entry(name: str, *, imagenet: list[str], why: str = "") -> MappedClass:
-    """Read the rows ``"403 n02687172 aircraft carrier"``."""
-    rows = [row.split(" ", 2) for row in imagenet]
-    return MappedClass(
-        name=name,
-        outputs=tuple(int(index) for index, _, _ in rows),
-        output_names=tuple(first for _, _, first in rows),
-        output_ids=tuple(id_ for _, id_, _ in rows),
-        why=why,
-    )
-
-
 def _open(request: Request) -> ImageSource:
     """By default every image of the domain, as the authors' reference code has it.
 
     DomainNet's own lists, made to train on one part and test on the other, give the splits.
     """
-    base, found, label_of = _listed(request)
-    return read_listed(request, base, found, label_of, scoring=imagenet_d_scoring())
+    folders, found = _listed(request)
+    return folders.open(request, found)
 
 
-def _listed(request: Request) -> tuple[Path, dict[str, Listing], dict[str, int]]:
-    """The folder of a domain, its images by class folder, and the label of each; all counted."""
+def _listed(request: Request) -> tuple[ClassFolders, dict[str, Listing]]:
+    """The class folders of a domain and the images of the split in them; all counted."""
     assert request.shift is not None
     base = request.root / request.shift
     if not base.is_dir():
@@ -179,22 +140,21 @@ def _listed(request: Request) -> tuple[Path, dict[str, Listing], dict[str, int]]
             f"expected the folder {request.shift} in {request.root}, but it is not there. Missing "
             f"in all: {', '.join(_missing(request.root))}"
         )
-    label_of = {name: label for label, name in enumerate(imagenet_d_classes().names)}
-    folders = list_folders(base)
-    outside = [name for name in folders if name in left_out()]
-    check_classes(request, base, [name for name in folders if name not in outside], label_of)
-    found = {name: list_images(base / name) for name in label_of if name in folders}
-    check_counts(request, base, found, total=None)
-    _check_whole(request, base, found, outside)
-    if request.split != "all":
-        found = _listed_only(request, base, found)
-    return base, found, label_of
+    folders = ClassFolders(
+        base=base,
+        label_of={name: label for label, name in enumerate(imagenet_d_classes().names)},
+        total=None,
+        scoring=imagenet_d_scoring(),
+        others=left_out(),
+    )
+    found = folders.check(request)
+    _check_whole(request, base, found)
+    return folders, found if request.split == "all" else _only_listed(request, base, found)
 
 
-def _check_whole(
-    request: Request, base: Path, found: Mapping[str, Listing], outside: list[str]
-) -> None:
+def _check_whole(request: Request, base: Path, found: Mapping[str, Listing]) -> None:
     """Count the domain, its classes unknown to ImageNet included, where all of them are there."""
+    outside = [name for name in list_folders(base) if name in left_out()]
     left = sum(len(list_images(base / name).files) for name in outside)
     count = left + sum(len(listing.files) for listing in found.values())
     expected = _AT_LEAST[base.name]
@@ -210,41 +170,30 @@ def _check_whole(
         )
 
 
-def _listed_only(request: Request, base: Path, found: Mapping[str, Listing]) -> dict[str, Listing]:
+def _only_listed(request: Request, base: Path, found: Mapping[str, Listing]) -> dict[str, Listing]:
     """The listing without what DomainNet's list of the split does not name."""
-    path = _list_file(request, f"{base.name}_{request.split}.txt")
+    name = f"{base.name}_{request.split}.txt"
+    path = find_file(request.root, [f"{place}{name}" for place in ("", "txt/", "splits/")])
+    if path is None:
+        request.refuse(f"the split {request.split!r} needs {name} in {request.root}, not there")
     listed = _read_list(path, base.name, found)
     absent = [
         f"{folder}/{file}"
         for folder, files in listed.items()
-        for file in sorted(set(files) - set(found[folder].files))
+        for file in sorted(files.difference(found[folder].files))
     ]
     if absent:
         request.object_to(f"{len(absent)} images of {path} are not in {base}: {some(absent)}")
     return {
-        folder: Listing(tuple(f for f in listing.files if f in listed[folder]), ())
+        folder: Listing(tuple(file for file in listing.files if file in listed[folder]))
         for folder, listing in found.items()
     }
-
-
-def _list_file(request: Request, name: str) -> Path:
-    places = [request.root / place / name for place in _LIST_PLACES]
-    path = next((place for place in places if place.is_file()), None)
-    if path is None:
-        request.refuse(f"the split {request.split!r} needs {name} in {request.root}, not there")
-    return path
 
 
 def _read_list(path: Path, domain: str, folders: Collection[str]) -> dict[str, set[str]]:
     """File names by class folder, from lines ``clipart/zebra/clipart_344_000001.jpg 344``."""
     listed: dict[str, set[str]] = {folder: set() for folder in folders}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AcclimateError(f"expected lines of text in {path}, got: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in table_lines(path):
         parts = line.rpartition(" ")[0].split("/")
         if len(parts) != 3 or parts[0] != domain:
             raise AcclimateError(
@@ -260,24 +209,13 @@ def _missing(root: Path) -> list[str]:
     return [domain for domain in _AT_LEAST if not (root / domain).is_dir()]
 
 
-register_dataset(
-    Dataset(
-        name="imagenet-d",
-        title="ImageNet-D, the classes of DomainNet that ImageNet knows, in six styles",
-        classes=164,
-        images="about half of DomainNet's 590,000",
-        size="about 18 GB",
-        get="Get the six zip files from https://ai.bu.edu/M3SDA/ and unpack them",
-        layout=(
-            "clipart/alarm_clock/*.jpg, and so for infograph, painting, quickdraw, real, sketch\n"
-            "clipart_train.txt, clipart_test.txt, …   only for the splits train and test"
-        ),
-        splits=("all", "test", "train"),
-        shifts=tuple(_AT_LEAST),
-        shift_kind="domain",
-        preprocessing=IMAGENET_PREPROCESSING,
-        open=_open,
-        check=_listed,
-        missing=_missing,
-    )
+register(
+    "imagenet-d",
+    splits=("all", "test", "train"),
+    shifts=tuple(_AT_LEAST),
+    shift_kind="domain",
+    preprocessing=IMAGENET_PREPROCESSING,
+    open=_open,
+    check=_listed,
+    missing=_missing,
 )

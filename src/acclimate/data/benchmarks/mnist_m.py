@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from acclimate.data.arrays import load_arrays
 from acclimate.data.base import ImageSource
-from acclimate.data.benchmarks.array_sets import (
-    array_source,
-    check_count,
-    check_images,
-    find_file,
-    labelled_npz,
-    plain_scaling,
-)
-from acclimate.data.benchmarks.class_folders import listed_source
+from acclimate.data.benchmarks.array_sets import ArraySet, check_count, find_file, plain_scaling
+from acclimate.data.benchmarks.class_folders import present_source, table_lines
 from acclimate.data.benchmarks.digits import DIGITS
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.registry import Request
 from acclimate.data.decode import to_eight_bit
 from acclimate.data.files import find_images
 from acclimate.errors import AcclimateError
@@ -30,42 +24,26 @@ __all__ = ["build_mnist_m"]
 
 # As published, and as made anew from all of MNIST (`build_mnist_m`). The paper states the latter.
 _COUNTS = {"test": (9_001, 10_000), "train": (59_001, 60_000)}
-_FOLDERS = ("", "mnist_m/")
 
 
 def _open(request: Request) -> ImageSource:
     """The images of a split, in colour; 32×32 as published."""
     split = request.split or "test"
-    npz = find_file(request.root, [f"mnist-m-{split}.npz"])
-    if npz is not None:
-        images, labels = labelled_npz(npz)
-        check_images(images, (32, 32, 3), (28, 28, 3), where=npz)
-        check_count(request, str(npz), len(images), *_COUNTS[split])
-        return array_source(request, images, labels, class_names=DIGITS, where=npz)
+    if _MNIST_M.find_npz(request.root, split) is not None:
+        return _MNIST_M.open(request)
     table = _table(request.root, split)
     if table is None:
         request.refuse(f"expected mnist_m_{split}_labels.txt of MNIST-M in {request.root}")
     rows = _read_table(table)
     check_count(request, str(table), len(rows), *_COUNTS[split])
-    return listed_source(
-        request,
-        table.with_name(f"mnist_m_{split}"),
-        [name for name, _ in rows],
-        [label for _, label in rows],
-        class_names=DIGITS,
-    )
+    folder, (names, labels) = table.with_name(f"mnist_m_{split}"), zip(*rows, strict=True)
+    return present_source(request, folder, names, labels, class_names=DIGITS)
 
 
 def _read_table(path: Path) -> list[tuple[str, int]]:
     """Names and labels of a list with one ``00000000.png 7`` to a line."""
     rows: list[tuple[str, int]] = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise AcclimateError(f"cannot read {path}: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in table_lines(path):
         name, _, label = line.strip().rpartition(" ")
         if not name or label not in DIGITS:
             raise AcclimateError(
@@ -76,28 +54,27 @@ def _read_table(path: Path) -> list[tuple[str, int]]:
 
 
 def _table(root: Path, split: str) -> Path | None:
-    return find_file(root, [f"{folder}mnist_m_{split}_labels.txt" for folder in _FOLDERS])
+    return find_file(root, [f"{at}mnist_m_{split}_labels.txt" for at in ("", "mnist_m/")])
 
 
 def _missing(root: Path) -> list[str]:
     missing = []
     for split in _COUNTS:
-        table = _table(root, split)
-        if find_file(root, [f"mnist-m-{split}.npz"]) is not None:
-            continue
-        if table is None:
-            missing.append(f"mnist_m_{split}_labels.txt")
-        if table is None or not table.with_name(f"mnist_m_{split}").is_dir():
-            missing.append(f"mnist_m_{split}/")
+        if _MNIST_M.find_npz(root, split) is None:
+            table = _table(root, split)
+            if table is None:
+                missing.append(f"mnist_m_{split}_labels.txt")
+            if table is None or not table.with_name(f"mnist_m_{split}").is_dir():
+                missing.append(f"mnist_m_{split}/")
     return missing
 
 
-_Photo = Callable[[], NDArray[np.uint8]]
+_Photos = str | Path | Sequence[NDArray[Any]] | NDArray[Any]
 
 
 def build_mnist_m(
     digits: NDArray[Any],
-    photos: str | Path | Sequence[NDArray[Any]] | NDArray[Any],
+    photos: _Photos,
     *,
     seed: int = 0,
     margin: int = 2,
@@ -141,7 +118,13 @@ def build_mnist_m(
         )
     if margin < 0:
         raise AcclimateError(f"expected a margin >= 0, got {margin}")
-    sources = _photos(photos)
+    if isinstance(photos, (str, Path)):
+        root = Path(photos).expanduser()
+        sources: Sequence[Any] = [root / name for name in find_images(root)]
+    else:
+        sources = list(photos)
+    if not sources:
+        raise AcclimateError("expected at least one photo, got none")
     if black_and_white:
         digits = np.where(digits > 0, np.uint8(255), np.uint8(0))
     digits = np.pad(digits, ((0, 0), (margin, margin), (margin, margin)))
@@ -155,8 +138,7 @@ def build_mnist_m(
     result = np.empty((count, height, width, 3), np.uint8)
     # Photo by photo, so that each is decoded once and one at a time is in memory.
     for which in np.unique(chosen).tolist():
-        name, read = sources[which]
-        photo = _as_colour(read(), name, at_least=(height, width))
+        photo = _as_colour(sources[which], which, at_least=(height, width))
         room = np.array([photo.shape[0] - height + 1, photo.shape[1] - width + 1])
         for index in np.flatnonzero(chosen == which).tolist():
             top, left = (places[index] * room).astype(np.int64)
@@ -165,35 +147,20 @@ def build_mnist_m(
     return result
 
 
-def _photos(
-    photos: str | Path | Sequence[NDArray[Any]] | NDArray[Any],
-) -> list[tuple[str, _Photo]]:
-    if isinstance(photos, (str, Path)):
-        root = Path(photos).expanduser()
-        return [(str(root / name), _reader(root / name)) for name in find_images(root)]
-    if not len(photos):
-        raise AcclimateError("expected at least one photo, got none")
-    return [(f"photo {index}", _held(photo)) for index, photo in enumerate(photos)]
-
-
-def _held(photo: NDArray[Any]) -> _Photo:
-    return lambda: photo
-
-
-def _reader(path: Path) -> _Photo:
-    def read() -> NDArray[np.uint8]:
+def _as_colour(
+    photo: Path | NDArray[Any], index: int, *, at_least: tuple[int, int]
+) -> NDArray[np.uint8]:
+    """A photo, read if it is a file, with three channels."""
+    name = f"photo {index}"
+    if isinstance(photo, Path):
+        name, path = str(photo), photo
         try:
             with Image.open(path) as image:
-                return np.asarray(to_eight_bit(image), dtype=np.uint8)
+                photo = np.asarray(to_eight_bit(image), dtype=np.uint8)
         except Exception as error:  # on broken bytes Pillow's readers raise nearly anything
             raise AcclimateError(
                 f"the photo {path} cannot be read ({error}); remove or repair it"
             ) from error
-
-    return read
-
-
-def _as_colour(photo: NDArray[Any], name: str, *, at_least: tuple[int, int]) -> NDArray[np.uint8]:
     shape = "×".join(map(str, photo.shape))
     if photo.dtype != np.uint8 or photo.ndim not in (2, 3) or photo.shape[2:] not in ((), (3,)):
         raise AcclimateError(f"expected uint8 H×W×3 or H×W as {name}, got {photo.dtype} {shape}")
@@ -205,23 +172,12 @@ def _as_colour(photo: NDArray[Any], name: str, *, at_least: tuple[int, int]) -> 
     return photo if photo.ndim == 3 else np.repeat(photo[:, :, None], 3, axis=2)
 
 
-register_dataset(
-    Dataset(
-        name="mnist-m",
-        title="MNIST-M (Ganin & Lempitsky, 2015)",
-        classes=10,
-        images="9,001 test and 59,001 training",
-        size="about 160 MB",
-        get="Get mnist_m.tar.gz by way of http://yaroslav.ganin.net and unpack it; or make the set "
-        "from MNIST and photos with acclimate.data.benchmarks.build_mnist_m",
-        layout="""
-mnist_m_test/00000000.png …, mnist_m_test_labels.txt
-mnist_m_train/00000000.png …, mnist_m_train_labels.txt
-or mnist-m-test.npz, mnist-m-train.npz (arrays images and labels)
-""",
-        open=_open,
-        splits=("test", "train"),
-        preprocessing=plain_scaling(32),
-        missing=_missing,
-    )
+_MNIST_M = ArraySet(
+    class_names=DIGITS,
+    counts=_COUNTS,
+    shapes=((32, 32, 3), (28, 28, 3)),
+    files=lambda split: [],
+    read=lambda paths: load_arrays(paths[0]),
+    npz="mnist-m",
 )
+_MNIST_M.register("mnist-m", open=_open, preprocessing=plain_scaling(32), missing=_missing)

@@ -17,7 +17,7 @@ from acclimate.data.benchmarks.array_sets import (
     sound_labels,
 )
 from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.registry import Request
 from acclimate.errors import AcclimateError
 
 __all__ = ["STL10_AS_CIFAR10", "STL10_CLASSES"]
@@ -98,38 +98,10 @@ def _open_as_cifar10(request: Request) -> ArraySource:
     )
 
 
-_GET = "Get stl10_binary.tar.gz from https://cs.stanford.edu/~acoates/stl10/ and unpack it"
-_LAYOUT = """
-stl10_binary/test_X.bin, test_y.bin, train_X.bin, train_y.bin, class_names.txt
-"""
-
-register_dataset(
-    Dataset(
-        name="stl10",
-        title="STL-10 (Coates et al., 2011)",
-        classes=10,
-        images="8,000 test, 5,000 training and 100,000 unlabelled",
-        size="2.5 GiB",
-        get=_GET,
-        layout=_LAYOUT + "stl10_binary/unlabeled_X.bin\n",
-        open=_STL10.open,
-        splits=tuple(_STL10.counts),
-        preprocessing=plain_scaling(96),
-        missing=_STL10.missing,
-    )
-)
-register_dataset(
-    Dataset(
-        name="stl10-cifar10",
-        title="STL-10 without monkeys, in the classes of CIFAR-10",
-        classes=10,
-        images="7,200 test (of 8,000; 800 monkeys left out) and 4,500 training (of 5,000)",
-        size="2.5 GiB",
-        get=_GET,
-        layout=_LAYOUT,
-        open=_open_as_cifar10,
-        splits=("test", "train"),
-        preprocessing=plain_scaling(32),
-        missing=_LABELLED.missing,
-    )
+_STL10.register("stl10", preprocessing=plain_scaling(96))
+_LABELLED.register(
+    "stl10-cifar10",
+    open=_open_as_cifar10,
+    splits=("test", "train"),
+    preprocessing=plain_scaling(32),
 )

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from acclimate.data.base import ImageSource, digest
 from acclimate.data.benchmarks.array_sets import check_count, plain_scaling
-from acclimate.data.benchmarks.class_folders import check_listed, listed_source
-from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
+from acclimate.data.benchmarks.class_folders import check_present, present_source
+from acclimate.data.benchmarks.facts import register
+from acclimate.data.benchmarks.registry import Request
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
@@ -68,9 +69,7 @@ def _read_rxrx1(path: Path) -> Iterator[_Row]:
     """Rows of RxRx1's metadata.csv: of the training experiments, site 2 is ``id_test``."""
     columns = ("experiment", "plate", "well", "site", "dataset", "sirna_id")
     for line in _lines(path, columns):
-        split = line["dataset"]
-        if split not in ("train", "val", "test"):
-            line.reject("dataset", "train, val or test")
+        split = line.one_of("dataset", "train", "val", "test")
         site = line.number("site", below=3)
         if split == "train" and site == 2:
             split = "id_test"
@@ -86,76 +85,71 @@ def _read_fmow(path: Path) -> Iterator[_Row]:
     official split in between. Training images count until the end of 2012.
     """
     for number, line in enumerate(_lines(path, ("split", "category", "timestamp"))):
-        part = line["split"]
+        part = line.one_of("split", "train", "val", "test", "seq")
         if part == "seq":
             continue
-        if part not in ("train", "val", "test"):
-            line.reject("split", "train, val, test or seq")
         moment = _UNIVERSAL_TIME.fullmatch(line["timestamp"])
         if moment is None:
             line.reject("timestamp", "a moment like 2015-06-01T10:20:30Z")
         label = _FMOW_CLASS.get(line["category"])
         if label is None:
             line.reject("category", f"one of the {len(FMOW_CLASSES)} categories")
-        split = _fmow_split(part, int(moment[1]))
-        if split is not None:
-            yield _Row(f"images/rgb_img_{number}.png", label, split)
+        year = int(moment[1])
+        if year < 2013:
+            split = part if part == "train" else f"id_{part}"
+        elif (part == "val" and year < 2016) or (part == "test" and year >= 2016):
+            split = part
+        else:
+            continue
+        yield _Row(f"images/rgb_img_{number}.png", label, split)
 
 
-def _fmow_split(part: str, year: int) -> str | None:
-    if year < 2013:
-        return part if part == "train" else f"id_{part}"
-    if part == "val" and year < 2016:
-        return "val"
-    return "test" if part == "test" and year >= 2016 else None
+class _Line(dict[str, str]):
+    """The values of a line of a table, by column."""
 
-
-@dataclass(frozen=True)
-class _Line:
-    path: Path
-    line: int
-    values: dict[str, str]
-
-    def __getitem__(self, column: str) -> str:
-        return self.values[column]
+    def __init__(self, values: Mapping[str, str], where: str) -> None:
+        super().__init__(values)
+        self.where = where
 
     def number(self, column: str, below: int) -> int:
-        text = self.values[column]
         # Where a column had gaps once, whole numbers were written as 3.0.
-        digits = text.removesuffix(".0")
+        digits = self[column].removesuffix(".0")
         if not (digits.isascii() and digits.isdigit() and int(digits) < below):
             self.reject(column, f"a number from 0 to {below - 1}")
         return int(digits)
 
+    def one_of(self, column: str, *names: str) -> str:
+        if self[column] not in names:
+            self.reject(column, f"{', '.join(names[:-1])} or {names[-1]}")
+        return self[column]
+
     def reject(self, column: str, expected: str) -> NoReturn:
         raise AcclimateError(
-            f"expected {expected} as {column} in line {self.line} of {self.path}, got "
-            f"{self.values[column]!r:.60}"
+            f"expected {expected} as {column} in {self.where}, got {self[column]!r:.60}"
         )
 
 
 def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[_Line]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.reader(file)
-            header = next(reader, [])
+            reader = csv.DictReader(file)
+            header = reader.fieldnames or ()
             missing = [name for name in columns if name not in header]
             if missing:
                 raise AcclimateError(
                     f"expected the columns {', '.join(columns)} in {path}, got no "
                     f"{', '.join(missing)}"
                 )
-            places = {name: header.index(name) for name in columns}
             for row in reader:
-                if not row:
-                    continue
-                if len(row) != len(header):
+                # What is beyond the header lies under None; what is not there is None.
+                beyond = row.pop(None, [])
+                values = [*row.values(), *beyond]
+                if None in values or len(values) != len(header):
                     raise AcclimateError(
                         f"expected {len(header)} values in line {reader.line_num} of {path}, got "
-                        f"{len(row)}; the file may be cut short"
+                        f"{len(values) - values.count(None)}; the file may be cut short"
                     )
-                values = {name: row[place] for name, place in places.items()}
-                yield _Line(path, reader.line_num, values)
+                yield _Line(row, f"line {reader.line_num} of {path}")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise AcclimateError(f"cannot read {path}: {error}") from error
 
@@ -165,11 +159,11 @@ class _Table:
     """One of the data sets: where it lists its images, and how many there are of each split."""
 
     folder: str
-    name: str
-    images: str
     read: Callable[[Path], Iterator[_Row]]
     class_names: tuple[str, ...]
     counts: Mapping[str, int]
+    name: str = "metadata.csv"
+    images: str = "images"
 
     def open(self, request: Request) -> ImageSource:
         """The images of the split that is asked for; model input where no scaling is known."""
@@ -177,42 +171,32 @@ class _Table:
         wanted = request if known else replace(request, preprocessing=plain_scaling(256))
         folder, rows = self._rows(request)
         files, labels = [row.file for row in rows], [row.label for row in rows]
-        source = listed_source(wanted, folder, files, labels, class_names=self.class_names)
+        source = present_source(wanted, folder, files, labels, class_names=self.class_names)
         return source if known else _StandardizedSource(source)
 
     def check(self, request: Request) -> None:
         """Refuse what is not whole, without opening any image."""
         folder, rows = self._rows(request)
-        check_listed(request, folder, [row.file for row in rows])
+        check_present(request, folder, [row.file for row in rows])
 
     def missing(self, root: Path) -> list[str]:
         """What is not there."""
         folder = self._place(root)
-        gone = [] if (folder / self.name).is_file() else [self.name]
-        return gone + ([] if (folder / self.images).is_dir() else [f"{self.images}/"])
+        there = {
+            self.name: (folder / self.name).is_file(),
+            f"{self.images}/": (folder / self.images).is_dir(),
+        }
+        return [part for part, found in there.items() if not found]
 
-    def register(
-        self, name: str, *, title: str, size: str, example: str, side: int | None = None
-    ) -> None:
+    def register(self, name: str, *, side: int | None = None) -> None:
         """Make the data set known; without a side its images have no usual preprocessing."""
-        *others, training = self.counts.items()
-        counts = ", ".join(f"{count:,} {split}" for split, count in others)
-        register_dataset(
-            Dataset(
-                name=name,
-                title=f"{title}; Koh et al., 2021)",
-                classes=len(self.class_names),
-                images=f"{counts} and {training[1]:,} training",
-                size=size,
-                get=f"Get {self.folder} from https://wilds.stanford.edu/datasets/ and unpack it; "
-                "the package `wilds` is not needed",
-                layout=f"\n{self.name}\n{self.images}/{example} …\n",
-                open=self.open,
-                splits=tuple(self.counts),
-                preprocessing=None if side is None else Preprocessing(size=(side, side)),
-                missing=self.missing,
-                check=self.check,
-            )
+        register(
+            name,
+            open=self.open,
+            splits=tuple(self.counts),
+            preprocessing=None if side is None else Preprocessing(size=(side, side)),
+            missing=self.missing,
+            check=self.check,
         )
 
     def _rows(self, request: Request) -> tuple[Path, list[_Row]]:
@@ -238,35 +222,17 @@ class _StandardizedSource(ImageSource):
 
     def __init__(self, inner: ImageSource) -> None:
         self._inner = inner
-        super().__init__(
-            names=inner.names,
-            labels=inner.labels,
-            class_names=inner.class_names,
-            preprocessing=None,
-            skipped=inner.skipped,
-            scoring=inner.scoring,
-        )
+        super().__init__(**{**inner.facts(), "preprocessing": None})
 
     def read(self, indices: Tensor) -> Tensor:
-        """The images at these indices, float32 N×C×H×W."""
-        return _standardize(self._inner.read(indices))
+        """The images at these indices, float32 N×C×H×W; one-valued channels only centred."""
+        pixels = self._inner.read(indices).to(torch.float32) / 255
+        std, mean = torch.std_mean(pixels, dim=(2, 3), keepdim=True)
+        return (pixels - mean) / torch.where(std == 0, 1.0, std)
 
     def fingerprint(self) -> str:
         """The other source's digest, marked: the same images are another input here."""
         return digest([self._inner.fingerprint().encode(), b"standardized"])
-
-
-def _standardize(images: Tensor) -> Tensor:
-    """Centre and scale each channel of each uint8 image by its own mean and deviation.
-
-    A channel of one value only is centred and not scaled.
-
-    >>> _standardize(torch.tensor([[[[0, 255]]], [[[7, 7]]]], dtype=torch.uint8)).flatten()
-    tensor([-0.7071,  0.7071,  0.0000,  0.0000])
-    """
-    pixels = images.to(torch.float32) / 255
-    std, mean = torch.std_mean(pixels, dim=(2, 3), keepdim=True)
-    return (pixels - mean) / torch.where(std == 0, 1.0, std)
 
 
 # The number of images in each official split is that of Koh et al., 2021.
@@ -274,45 +240,24 @@ def _standardize(images: Tensor) -> Tensor:
 # that training has not seen; ``id_val`` is of its own three.
 _Table(
     folder="camelyon17_v1.0",
-    name="metadata.csv",
     images="patches",
     read=_read_camelyon17,
     class_names=CAMELYON17_CLASSES,
     counts={"test": 85_054, "val": 34_904, "id_val": 33_560, "train": 302_436},
-).register(
-    "camelyon17",
-    title="Camelyon17-WILDS (Bandi et al., 2018",
-    size="10.7 GB",
-    example="patient_004_node_4/patch_patient_004_node_4_x_3328_y_21792.png",
-    side=96,
-)
+).register("camelyon17", side=96)
 # Cells under a fluorescence microscope: which of 1,139 treatments did they get?
 _Table(
     folder="rxrx1_v1.0",
-    name="metadata.csv",
-    images="images",
     read=_read_rxrx1,
     class_names=tuple(f"siRNA {index}" for index in range(1139)),
     counts={"test": 34_432, "val": 9_854, "id_test": 40_612, "train": 40_612},
-).register(
-    "rxrx1",
-    title="RxRx1-WILDS (Taylor et al., 2019",
-    size="7.4 GB",
-    example="HEPG2-01/Plate1/B02_s1.png",
-)
+).register("rxrx1")
 # Satellite images: which of 62 kinds of building or land use? ``val`` was taken from 2013, ``test``
 # from 2016; training and ``id_`` splits are older.
 _Table(
     folder="fmow_v1.1",
     name="rgb_metadata.csv",
-    images="images",
     read=_read_fmow,
     class_names=FMOW_CLASSES,
     counts={"test": 22_108, "val": 19_915, "id_test": 11_327, "id_val": 11_483, "train": 76_863},
-).register(
-    "fmow",
-    title="FMoW-WILDS (Christie et al., 2018",
-    size="53.9 GB",
-    example="rgb_img_0.png",
-    side=224,
-)
+).register("fmow", side=224)

@@ -13,12 +13,7 @@ from __future__ import annotations
 
 # Imported for what they register; names are listed in the benchmark's order.
 from acclimate.data.corruptions import blur, digital, noise, spatter, weather  # noqa: F401
-from acclimate.data.corruptions.corrupt import (
-    constants,
-    corrupt,
-    corrupt_indexed,
-    corruptions,
-)
+from acclimate.data.corruptions.corrupt import constants, corrupt, corrupt_indexed, corruptions
 from acclimate.data.corruptions.frost import frost_kind, named_in_results
 from acclimate.data.shift import DEV, PRESETS, SEVERITIES, TEST, Preset
 

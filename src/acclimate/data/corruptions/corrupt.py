@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -60,12 +60,9 @@ def constants(name: str, severity: int, *, preset: Preset) -> dict[str, float | 
 
 def _at(value: Any, severity: int) -> float | tuple[float, ...]:
     # A list of five goes by severity; anything else (an angle's range, a scale) holds for all.
-    if not isinstance(value, list):
-        return float(value)
-    if len(value) != len(SEVERITIES):
-        return tuple(value)
-    constant: float = value[severity - 1]
-    return constant
+    if isinstance(value, list):
+        return value[severity - 1] if len(value) == len(SEVERITIES) else tuple(value)
+    return float(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,23 +71,18 @@ class Corruption:
 
     The published constants reach it as keyword arguments under their names in ``constants.json``.
     It returns uint8, or float values on the scale 0 to 255 that are still to be cut to it.
-
-    Attributes:
-        random: it takes `Draws` as second argument.
-        colour: it is always given three channels.
-        many: its costs are by the call rather than by the pixel; it wants many images at once.
-        host: it works on the CPU alone.
     """
 
     apply: Callable[..., Tensor]
-    random: bool
-    colour: bool
-    many: bool
-    host: bool
+    random: bool  # it takes `Draws` as second argument
+    colour: bool  # it is always given three channels
+    many: bool  # its costs are by the call, not by the pixel; it wants many images at once
+    host: bool  # it works on the CPU alone
 
 
 REGISTRY: dict[str, Corruption] = {}
 _Function = TypeVar("_Function", bound=Callable[..., Tensor])
+_Images = TypeVar("_Images", Pixels, Tensor)
 
 
 def corruption(
@@ -99,10 +91,7 @@ def corruption(
     """Register the decorated function under its own name, and return it unchanged."""
 
     def register(function: _Function) -> _Function:
-        name = function.__name__
-        if name in REGISTRY:
-            raise ValueError(f"two corruptions are called {name!r}")
-        REGISTRY[name] = Corruption(
+        REGISTRY[function.__name__] = Corruption(
             apply=function, random=random, colour=colour, many=many, host=host
         )
         return function
@@ -119,23 +108,9 @@ def corruptions() -> list[str]:
     return [name for name in (*TEST, *DEV) if name in REGISTRY]
 
 
-@overload
 def corrupt(
-    images: Pixels, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
-) -> Pixels: ...
-@overload
-def corrupt(
-    images: Tensor, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
-) -> Tensor: ...
-def corrupt(
-    images: Pixels | Tensor,
-    name: str,
-    severity: int,
-    *,
-    preset: Preset,
-    seed: int = 0,
-    start: int = 0,
-) -> Pixels | Tensor:
+    images: _Images, name: str, severity: int, *, preset: Preset, seed: int = 0, start: int = 0
+) -> _Images:
     """Corrupt a batch of images as ImageNet-C or CIFAR-10-C would, on the device of the batch.
 
     Image ``i`` draws its randomness from ``(seed, start + i, name, severity)`` alone, so a data
@@ -187,35 +162,23 @@ def corrupt_indexed(
     on_cpu = _VALUES_OF_MANY if entry.many else _VALUES_ON_CPU
     values = on_cpu if device.type == "cpu" else _VALUES_ON_GPU
     size = max(1, values // max(1, batch[:1].numel()))
-    if 0 < len(batch) <= size:
-        return _corrupt_chunk(entry, batch.to(device), keys, settings).to(batch.device)
+    lift = entry.colour and batch.shape[1] == 1
     out = torch.empty_like(batch)
     for first in range(0, len(batch), size):
-        part = slice(first, first + size)
-        out[part] = _corrupt_chunk(entry, batch[part].to(device), keys[part], settings)
+        rows = slice(first, first + size)
+        source = batch[rows].to(device)
+        draws = (Draws(keys[rows]),) if entry.random else ()
+        changed = entry.apply(grey_to_rgb(source) if lift else source, *draws, **settings)
+        changed = changed if changed.dtype == torch.uint8 else quantize(changed)
+        changed = rgb_to_grey(changed) if lift else changed
+        if len(batch) <= size:
+            return changed.to(batch.device)
+        out[rows] = changed
     return out
 
 
-def _corrupt_chunk(
-    entry: Corruption, images: Tensor, keys: Tensor, settings: dict[str, Any]
-) -> Tensor:
-    lift = entry.colour and images.shape[1] == 1
-    source = grey_to_rgb(images) if lift else images
-    draws = (Draws(keys),) if entry.random else ()
-    out = entry.apply(source, *draws, **settings)
-    if out.dtype != torch.uint8:
-        out = quantize(out)
-    return rgb_to_grey(out) if lift else out
-
-
 def _to_batch(images: Pixels | Tensor) -> Tensor:
-    """Any accepted batch as one uint8 tensor N × channels × height × width; arrays are not copied.
-
-    >>> _to_batch(np.zeros((2, 8, 9, 3), dtype=np.uint8)).shape
-    torch.Size([2, 3, 8, 9])
-    >>> _to_batch(np.zeros((2, 8, 9), dtype=np.uint8)).shape
-    torch.Size([2, 1, 8, 9])
-    """
+    """Any accepted batch as one uint8 tensor N×C×H×W; arrays are not copied."""
     if not isinstance(images, (Tensor, np.ndarray)):
         raise AcclimateError(f"expected a numpy array or a tensor, got {type(images).__name__}")
     if images.dtype not in (torch.uint8, np.dtype(np.uint8)):

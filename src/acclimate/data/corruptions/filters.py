@@ -47,11 +47,7 @@ def gaussian(images: Tensor, sigma: float, *, edge: Edge, truncate: float = 4.0)
 def blur_matrix(
     side: int, sigma: float, edge: Edge, truncate: float, device: torch.device
 ) -> Tensor:
-    """The ``side`` × ``side`` matrix that blurs a column of pixels.
-
-    >>> blur_matrix(4, 0.5, "repeat", 4.0, torch.device("cpu")).sum(dim=1)
-    tensor([1., 1., 1., 1.])
-    """
+    """The ``side`` × ``side`` matrix that blurs a column of pixels."""
     radius = int(truncate * sigma + 0.5)
     offsets = np.arange(-radius, radius + 1)
     weights = np.exp(-0.5 * (offsets / sigma) ** 2)
@@ -139,15 +135,6 @@ def motion_kernels(angles_degrees: Tensor, *, radius: float, sigma: float) -> Te
     As ImageMagick has it, a pixel becomes the mean of 2·radius + 1 pixels ahead of it: every next
     one a pixel farther along the angle (0 is to the right, 90 down), rounded to the grid, with
     the weights of one half of a Gaussian. To be correlated with the image, edge pixels repeated.
-
-    >>> motion_kernels(torch.tensor([0.0, 90.0]), radius=1, sigma=1.0)[:, 2:, 2:]
-    tensor([[[0.5741, 0.3482, 0.0777],
-             [0.0000, 0.0000, 0.0000],
-             [0.0000, 0.0000, 0.0000]],
-    <BLANKLINE>
-            [[0.5741, 0.0000, 0.0000],
-             [0.3482, 0.0000, 0.0000],
-             [0.0777, 0.0000, 0.0000]]])
     """
     reach = 2 * -int(-radius // 1)
     side = 2 * reach + 1
@@ -196,11 +183,7 @@ def grey_to_rgb(images: Tensor) -> Tensor:
 
 
 def rgb_to_grey(images: Tensor) -> Tensor:
-    """One channel of luma from three uint8 ones; undoes `grey_to_rgb` exactly.
-
-    >>> rgb_to_grey(torch.full((1, 3, 1, 1), 200, dtype=torch.uint8)).item()
-    200
-    """
+    """One channel of luma from three uint8 ones; undoes `grey_to_rgb` exactly."""
     red, green, blue = (images[:, i : i + 1].to(torch.int32) * _LUMA[i] for i in range(3))
     return ((red + green + blue + 2**15) >> 16).to(torch.uint8)
 

@@ -30,24 +30,15 @@ TEXTURES = len(_PUBLISHED)
 
 @dataclass(frozen=True, kw_only=True)
 class _Ice:
-    """How one texture is grown.
+    """How one texture is grown."""
 
-    Attributes:
-        mean, std: brightness and contrast of red, green and blue, measured on a published one.
-        crystals: how many grow on the window.
-        length: of the longest, in pixels.
-        branching: how many generations of branches a crystal has.
-        haze: contrast of the haze between crystals, as a share of theirs.
-        tint: how much the haze differs in colour.
-    """
-
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    crystals: int
-    length: float
-    branching: int
-    haze: float
-    tint: float = 0.05
+    mean: tuple[float, float, float]  # brightness of red, green and blue, as on a published one
+    std: tuple[float, float, float]  # their contrast
+    crystals: int  # how many grow on the window
+    length: float  # of the longest, in pixels
+    branching: int  # how many generations of branches a crystal has
+    haze: float  # contrast of the haze between crystals, as a share of theirs
+    tint: float = 0.05  # how much the haze differs in colour
 
 
 _HEIGHT, _WIDTH = 700, 1000
@@ -188,12 +179,7 @@ _PLACES = 2**24  # on which a crop's offset is drawn, as a share of the room the
 
 @corruption(random=True, colour=True)
 def frost(
-    images: Tensor,
-    draws: Draws,
-    *,
-    image_weight: float,
-    frost_weight: float,
-    overlay_scale: float,
+    images: Tensor, draws: Draws, *, image_weight: float, frost_weight: float, overlay_scale: float
 ) -> Tensor:
     """Add a piece, cut at random, of one of five images of ice.
 
@@ -224,21 +210,13 @@ def named_in_results(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Overlays:
-    """All textures end to end, so that one look-up serves a batch.
+    """All textures end to end, so that one look-up serves a batch."""
 
-    Attributes:
-        values: 3 × all pixels, uint8.
-        start: where each texture begins.
-        pitch: how wide it is.
-        room_down: how many rows a crop can begin at.
-        room_right: how many columns.
-    """
-
-    values: Tensor
-    start: Tensor
-    pitch: Tensor
-    room_down: Tensor
-    room_right: Tensor
+    values: Tensor  # 3 × all pixels, uint8
+    start: Tensor  # where each texture begins
+    pitch: Tensor  # how wide it is
+    room_down: Tensor  # how many rows a crop can begin at
+    room_right: Tensor  # how many columns
 
 
 @functools.lru_cache(maxsize=64)
@@ -250,18 +228,15 @@ def _overlays(
         rows, columns = texture(index, kind=kind).shape[1:]
         scales.append(max(scale, height / rows, width / columns))
     values, sizes = _end_to_end(kind, tuple(scales), device)
-    areas = [rows * columns for rows, columns in sizes]
-
-    def on_device(values: list[int]) -> Tensor:
-        return torch.tensor(values, device=device)
-
+    rows, columns = torch.tensor(sizes, device=device).T
+    areas = rows * columns
     return _Overlays(
         values=values,
-        start=on_device([sum(areas[:index]) for index in range(TEXTURES)]),
-        pitch=on_device([columns for _, columns in sizes]),
+        start=areas.cumsum(0) - areas,
+        pitch=columns,
         # The published draws leave out the last place; where it is the only one, it is taken.
-        room_down=on_device([max(1, rows - height) for rows, _ in sizes]),
-        room_right=on_device([max(1, columns - width) for _, columns in sizes]),
+        room_down=(rows - height).clamp(min=1),
+        room_right=(columns - width).clamp(min=1),
     )
 
 

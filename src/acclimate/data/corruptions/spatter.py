@@ -32,11 +32,6 @@ def canny(layers: Tensor, *, low: int, high: int) -> Tensor:
 
     An edge is a ridge of the Sobel gradient (|dx| + |dy|) that rises above ``low`` and is
     connected to one above ``high``.
-
-    >>> step = torch.zeros(1, 4, 6, dtype=torch.int16)
-    >>> step[..., 3:] = 200
-    >>> canny(step, low=50, high=150)[0, 0].int()
-    tensor([0, 0, 1, 0, 0, 0], dtype=torch.int32)
     """
     around = pad(layers, 1, 1, edge="repeat")
     smooth = around[:, :-2] + around[:, 2:]
@@ -57,9 +52,6 @@ def chamfer_distance(edges: Tensor, *, limit: int) -> Tensor:
     Ways are made of the steps of OpenCV's 5 × 5 mask, 2 % off the straight way at most. Any order
     of the steps leads to the same place, so that each kind can be done with in one go. Only the
     knight's moves need fine numbers; the others are done with in bytes.
-
-    >>> chamfer_distance(torch.tensor([[[1, 0, 0, 0]]]).bool(), limit=2) / 10_000
-    tensor([[[0., 1., 2., 2.]]])
     """
     count, height, width = edges.shape
     # Laid out as one long line, a step is an offset. Rows and images are as far apart as
@@ -79,9 +71,6 @@ def equalize(levels: Tensor, *, count: int) -> Tensor:
     """Spread int64 levels from 0 to ``count`` - 1 over 0 to 255 by how frequent they are.
 
     A layer of a single level is unchanged. Returns whole numbers in float32.
-
-    >>> equalize(torch.tensor([[[3, 3, 4, 9]]]), count=10)
-    tensor([[[  0.,   0., 128., 255.]]])
     """
     flat = levels.flatten(1)
     ones = torch.ones_like(flat, dtype=torch.int32)

@@ -34,10 +34,6 @@ def plasma(side: int, draws: Draws, *, decay: float) -> Tensor:
     Points a ``step`` apart are known; the midpoints of the squares and then of the diamonds
     between them become the mean of their four neighbours plus a wibble, which shrinks by
     ``decay`` squared as the step halves. ``side`` must be a power of two.
-
-    >>> cloud = plasma(8, Draws(torch.tensor([1])), decay=2.0)
-    >>> cloud.shape, float(cloud.min()), float(cloud.max())
-    (torch.Size([1, 8, 8]), 0.0, 1.0)
     """
     # All draws at once: every wibble has a place of its own, the corner's is not used.
     offsets = draws.uniform(side, side).mul_(2).sub_(1)

@@ -28,7 +28,6 @@ class _Basic(nn.Module):
         self.shortcut = _shortcut(inputs, planes, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The activated sum."""
         change = F.relu(self.bn1(self.conv1(x)), inplace=True)
         change = self.bn2(self.conv2(change))
         return F.relu(change + self.shortcut(x), inplace=True)
@@ -51,7 +50,6 @@ class _Bottleneck(nn.Module):
         self.shortcut = _shortcut(inputs, outputs, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The activated sum."""
         change = F.relu(self.bn1(self.conv1(x)), inplace=True)
         change = F.relu(self.bn2(self.conv2(change)), inplace=True)
         change = self.bn3(self.conv3(change))
@@ -88,7 +86,6 @@ class CifarResNet(nn.Module):
         self.linear = nn.Linear(inputs, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         logits: Tensor = self.linear(x.mean(dim=(2, 3)))

@@ -40,7 +40,6 @@ class _Block(nn.Module):
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's sum."""
         change = self.conv1(F.relu(self.bn1(x), inplace=True))
         change = self.conv2(F.relu(self.bn2(change), inplace=True))
         if self.stride > 1:
@@ -90,6 +89,5 @@ class ResNet26(nn.Module):
         return F.relu(self.bn(x), inplace=True).mean(dim=(2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         logits: Tensor = self.fc(self.features(x))
         return logits

@@ -29,7 +29,6 @@ class _Attention(nn.Module):
         self.proj = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The values, mixed."""
         apart = self.qkv(x).unflatten(2, (3, self.heads, -1))
         query, key, value = apart.permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(query, key, value)
@@ -49,7 +48,6 @@ class _Block(nn.Module):
         self.mlp = nn.Sequential(OrderedDict(fc1=fc1, act=nn.GELU(), fc2=fc2))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The two sums."""
         x = x + self.attn(self.norm1(x))
         out: Tensor = x + self.mlp(self.norm2(x))
         return out
@@ -124,6 +122,5 @@ class VisionTransformer(nn.Module):
         return torch.cat([own, moved.flatten(2).mT], dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         logits: Tensor = self.head(self.features(x))
         return logits

@@ -25,7 +25,6 @@ class _Block(nn.Module):
         self.shortcut = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False) if widens else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's sum."""
         active = F.relu(self.bn1(x), inplace=True)
         residual = x if self.shortcut is None else self.shortcut(active)
         change: Tensor = self.conv2(F.relu(self.bn2(self.conv1(active)), inplace=True))
@@ -55,7 +54,6 @@ class WideResNet(nn.Module):
         self.fc = nn.Linear(widths[-1], classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         x = F.relu(self.bn(self.blocks(self.conv1(x))), inplace=True)
         logits: Tensor = self.fc(x.mean(dim=(2, 3)))
         return logits

@@ -20,7 +20,7 @@ from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models import LoadedModel, load
 from acclimate.models.libraries import import_torchvision
-from acclimate.models.metadata import Metadata, model_metadata, read_metadata
+from acclimate.models.record import Metadata, model_metadata, read_metadata
 
 PETS = ClassList(("ant", "bee", "cat", "dog", "eel"), ids=("n1", "n2", "n3", "n4", "n5"))
 FED = Preprocessing(
