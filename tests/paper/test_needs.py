@@ -37,7 +37,7 @@ def test_data_says_where_to_get_it_and_what_would_do_instead():
 
 def test_an_empty_folder_is_not_the_data_set(tmp_path):
     (words,) = lacks(cell_of(*BN), available=Available(roots={"cifar10": str(tmp_path)}))
-    assert words.startswith("cifar10: expected the test split of CIFAR-10")
+    assert words.startswith("cifar10: expected test_batch.bin of cifar10")
 
 
 def test_a_set_with_gaps_is_refused_unless_that_is_asked_for(tmp_path):
