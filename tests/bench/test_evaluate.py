@@ -104,6 +104,21 @@ def test_two_draws_of_a_shift_are_both_counted():
     assert EvaluationReport(rows).error().images == 2000
 
 
+def test_means_leave_clean_images_out_where_there_are_shifted_ones():
+    job = Job(model="m", dataset="folder", recipe="none")
+    clean = replace(result("cifar/fog:1", 0, ece=0.0), job=job)
+    shifted = [result("cifar/fog:1", 100, ece=0.1), result("cifar/fog:5", 300, ece=0.3)]
+    report = EvaluationReport([clean, *shifted])
+    assert report.error() == EvaluationReport(shifted).error()
+    assert report.error().value == 20
+    assert report.error().images == 2000
+    assert report.mean_of([0.0, 0.1, 0.3]).value == pytest.approx(0.2)
+    assert EvaluationReport([clean]).error().value == 0
+    clean = replace(clean, job=replace(job, dataset="imagenet"))
+    made = all_corruptions(dataset="imagenet", preset="imagenet/")
+    assert EvaluationReport([clean, *made]).relative_error().metric == "mCE"
+
+
 # What is run.
 
 
