@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
+from acclimate.adaptation.folder import first_difference
 from acclimate.bench.job import UNADAPTED, Job, Value, Weights
 from acclimate.bench.plan import split_of, typed_options
-from acclimate.bench.record import Result
+from acclimate.bench.record import Result, plain
 from acclimate.bench.shifts import CLEAN, check_shifts, job_shifts
 from acclimate.bench.store import Store
 from acclimate.bench.worker import Worker
@@ -38,6 +39,7 @@ from acclimate.metrics import (
 )
 from acclimate.metrics.mean import by_seeds, mean_over_seeds
 from acclimate.models import LoadedModel
+from acclimate.presets import tuned_recipe
 
 __all__ = ["EVALUATION", "RESULTS", "EvaluationReport", "evaluate_shifts", "evaluated_shifts"]
 
@@ -154,6 +156,8 @@ def _run(jobs: Sequence[Job], store: Store, model: LoadedModel, worker: Worker) 
     found = {job.key: store.get(job.key) for job in jobs}
     results = {key: each for key, each in found.items() if each and each.status == "done"}
     _refuse_others([results[job.key] for job in jobs if job.key in results], store, model, worker)
+    if len(results) < len(jobs):
+        store.check_writable()
     for job in tqdm(jobs, unit="shift", disable=not worker.progress or len(jobs) == 1):
         if job.key not in results:
             result = worker.run(job)
@@ -186,6 +190,8 @@ def _refuse_others(
         ]
         if number == 0 or not own:
             compared.append(("images or labels", record.data, opened.data))
+            changed = _changed_recipe(result, model, len(opened.images))
+            compared.append(("options of the recipe", *changed))
         if job.forgetting:
             clean = worker.images.clean(job, model)
             compared.append(("clean images", record.forgetting.data, clean.data))
@@ -195,6 +201,24 @@ def _refuse_others(
                     f"the result for {job.shift or CLEAN} in {store.path} is of other {what}: "
                     f"expected {then}, got {now}; choose another --out (out=)"
                 )
+
+
+def _changed_recipe(result: Result, model: LoadedModel, images: int) -> tuple[str, str]:
+    """An option of a ``py:`` recipe as it was recorded and as it is now; alike where none differs.
+
+    What another recipe is, its name and options say.
+    """
+    job, then = result.job, result.record.recipe
+    if then is None or not job.recipe.startswith("py:"):
+        return "", ""
+    recipe, _ = tuned_recipe(
+        get_recipe(job.recipe), dict(job.options), model_name=model.name, images=images
+    )
+    now = plain(recipe.to_dict())
+    if then == now:
+        return "", ""
+    option, there, here = first_difference({"recipe": then}, {"recipe": now}, "recipe")
+    return f"{option} {there}", here
 
 
 @dataclass(frozen=True)
