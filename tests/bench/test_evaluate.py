@@ -126,6 +126,8 @@ def test_means_leave_clean_images_out_where_there_are_shifted_ones():
 
 def test_every_shift_is_scored(images):
     report = run(images, "cifar/fog:1", "cifar/fog:5", "cifar/contrast:5")
+    run_as = report.to_dict()["run"]
+    assert (run_as["dataset"], run_as["root"], run_as["seed"]) == ("folder", str(images), 0)
     parts = report.to_dict(interval=0.9)["parts"]
     asked = [("fog", 1), ("fog", 5), ("contrast", 5)]
     assert [(part["shift"], part["severity"]) for part in parts] == asked

@@ -112,7 +112,7 @@ def evaluate_shifts(
     kept = TemporaryDirectory() if out is None else nullcontext(_folder(Path(out).expanduser()))
     with kept as folder:
         results = _run(jobs, Store(Path(folder) / RESULTS), model, worker)
-        report = EvaluationReport(results)
+        report = EvaluationReport(results, root=str(Path(root).expanduser().absolute()))
         if out is not None:
             write_files({Path(folder) / EVALUATION: json_writer(report.to_dict())})
     return report
@@ -229,6 +229,7 @@ class EvaluationReport:
     """
 
     results: Sequence[Result]
+    root: str = ""
 
     def averaged(self) -> Sequence[Result]:
         """The results that means are over."""
@@ -314,9 +315,11 @@ class EvaluationReport:
         if relative is not None:
             details = {"parts": dict(relative.parts), "notes": list(relative.notes)}
             metric = {relative.metric: {**vars(relative.figure), **details}}
-        job = self.results[0].job.to_dict()
+        job = self.results[0].job
+        run = {**job.to_dict(), "root": self.root, "seed": job.seed}
+        run.pop("shift", None)
         return {
-            "run": {name: value for name, value in job.items() if name != "shift"},
+            "run": run,
             "error": vars(self.error(interval=interval)),
             **metric,
             "parts": [
