@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-from acclimate.data.corruptions import TEST
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # as when it is run
 import page_tables
+from acclimate.data.corruptions import TEST
 
 ERRORS = {"none": 20.0, "ent": 18.0, "rpl": 19.0}
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-from acclimate.data.corruptions import TEST
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # as when it is run
 import page_tables
+from acclimate.data.corruptions import TEST
 
 MODEL = "acclimate:wrn-40-2-augmix-cifar10"  # the paper: 11.2, BN 10.8, ENT 8.5, RPL 9.0
 ERRORS = {"bn": 10.0, "ent": 8.0, "rpl": 9.0}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from acclimate.bench import Job, Result, Store
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # as when it is run
 import measure
+from acclimate.bench import Job, Result, Store
 
 WITHOUT_DIGEST = {"resnet18.safetensors", "wrn-28-10.safetensors"}
 

@@ -1,0 +1,655 @@
+"""The bank of cases: what every treatment does to a model on a set of images, and what shows of it.
+
+    python benchmarks/bank.py run --data DIR --half dev --results bank.dev.jsonl [--part 0/3]
+    python benchmarks/bank.py list --half dev
+    python benchmarks/bank.py pack --data DIR    # decode the photos once
+
+A case is a model and a set of images: a shift, which classes it holds, how many images. For each
+case all treatments are run (statistics of the source, of the batches, or mixed; no learning,
+``ent`` and ``rpl`` at three rates), and of every state that a user could be given the true error is
+stored with everything that can be seen without labels. Cases that are in the file already are not
+run again: stop and resume at any time. Thresholds and weights may be fitted on the ``dev`` half
+only.
+
+DIR holds what ``photo_models.py`` needs, ``photos/`` (ImageNet validation photos in folders named
+by WordNet id), ``imagenette/`` (more of ten of the classes), ``cifar10-test.npz``,
+``mnist-test.npz``, ``usps-test.npz``, ``mnist-m-test.npz``, and ``mnist/model.safetensors``, made by
+
+    acclimate pretrain --model acclimate:wrn-26-1-bn --method vanilla --dataset mnist --root DIR \\
+        --epochs 3 --lr 0.1 --out DIR/mnist
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acclimate.acceleration import Acceleration
+from acclimate.data import Preprocessing, open_images
+from acclimate.data.shift import DEV, SEVERITIES, TEST
+from acclimate.data.shifted import apply_shift, made_shift
+from acclimate.guard.guard import drift
+from acclimate.learner.learner import Learner
+from acclimate.methods import get_recipe
+from acclimate.metrics.scores import effective_classes
+from acclimate.models import LoadedModel, load
+from acclimate.models.device import copy_model
+from acclimate.models.layers import batch_norm_layers
+from acclimate.models.outputs import find_classifier, logits_of
+
+BATCH = 64
+RATES = {"batch": (1e-3, 1e-2, 1e-1), "mixture": (1e-2,), "source": (1e-4, 1e-3, 1e-2)}
+"""By the statistics, of batches of 64 images, SGD with momentum 0.9."""
+TEMPERATURES = tuple(np.geomspace(0.35, 6.0, 25).round(4))
+SIZES = (50, 100, 200, 500, 1000, 2000, 5000)
+MIXED_SHARE = 0.65
+DROPOUT, DRAWS = 0.4, 10
+NEIGHBOURS = 5
+SHOWN = 500
+"""Of so many images what shows without labels is measured; the error is of all."""
+EVALUATED_AT_ONCE = 500
+
+MODELS = {
+    "resnet50": ("photos", "imagenet"),
+    "efficientnet-lite0": ("photos", "imagenet"),
+    "wrn-26-2-bn": ("cifar10", "cifar"),
+    "wrn-40-2-augmix": ("cifar10", "cifar"),
+    "wrn-26-2-gn": ("cifar10", "cifar"),
+    "vit": ("cifar10", "cifar"),
+    "mnist": ("mnist", "cifar"),
+}
+"""The data a model's images come from, and whose constants its corruptions have."""
+
+CHANGES: dict[str, tuple[str, ...]] = {
+    "dev": ("gamma", "rotated", "posterized", "low-light", "colour-cast", "bars"),
+    "test": (),
+}
+"""Shifts of our own, to develop on: the benchmark has but four hold-out corruptions."""
+HOPELESS: dict[str, tuple[str, ...]] = {
+    "dev": ("uniform-noise", "bgr", "not-scaled", "shuffled-patches"),
+    "test": ("gaussian-images", "inverted", "wrong-mean", "other-objects", "black"),
+}
+"""Where adaptation can hardly help, or the labels mean nothing."""
+NATURAL: dict[str, dict[str, tuple[str, ...]]] = {
+    "dev": {"mnist": ("usps",)},
+    "test": {"mnist": ("mnist-m",)},
+}
+UNLABELLED = ("uniform-noise", "gaussian-images", "black", "other-objects")
+"""Images that are of no class: every prediction is wrong, and no number of them is right."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A model and a set of images; everything drawn follows from it."""
+
+    model: str
+    shift: str
+    classes: str
+    images: int
+    second: str | None = None
+
+    @property
+    def name(self) -> str:
+        """For the list and the progress."""
+        mixed = f"+{self.second}" if self.second else ""
+        return f"{self.model} {self.shift}{mixed} {self.classes} {self.images}"
+
+
+def cases(half: str) -> Iterator[Case]:
+    """All cases of a half; sizes and classes are drawn, the same ones every time."""
+    for model, (_, preset) in MODELS.items():
+        draw = random.Random(f"{half} {model}")
+        corruptions = [f"{preset}/{name}:{s}" for name in groups(half) for s in SEVERITIES]
+        corruptions += [f"{name}:{s}" for name in CHANGES[half] for s in (1, 3, 5)]
+        natural = NATURAL[half].get(model, ())
+        few = [kind for kind in class_choices(model) if kind != "all"]
+        for shift in (*corruptions, *natural, *natural):
+            kind = "all" if draw.random() < 0.6 else draw.choice(few)
+            yield Case(model=model, shift=shift, classes=kind, images=size(draw, model, kind))
+        for kind in class_choices(model) * 2:
+            yield Case(model=model, shift="clean", classes=kind, images=size(draw, model, kind))
+        for _ in range(4):
+            one, two = draw.sample(corruptions, 2)
+            images = size(draw, model, "all")
+            yield Case(model=model, shift=one, second=two, classes="all", images=images)
+        for shift in HOPELESS[half]:
+            yield Case(model=model, shift=shift, classes="all", images=size(draw, model, "all"))
+
+
+def groups(half: str) -> tuple[str, ...]:
+    """The corruptions of a half."""
+    return DEV if half == "dev" else TEST
+
+
+def class_choices(model: str) -> list[str]:
+    """Which classes a set can hold."""
+    many = ["100", "20", "10"] if MODELS[model][0] == "photos" else ["5"]
+    return ["all", *many, "2", "1", "long-tailed"]
+
+
+def size(draw: random.Random, model: str, kind: str) -> int:
+    """How many images: most sets are of some hundreds."""
+    if kind in ("100", "20") and MODELS[model][0] == "photos":  # five photos of each class
+        return min(5 * int(kind), draw.choice((50, 100, 200, 500)))
+    large = model == "resnet50" and draw.random() < 0.1
+    return 5000 if large else draw.choice(SIZES[:6] if draw.random() < 0.3 else SIZES[2:5])
+
+
+class Bank:
+    """The models and their images, on one device."""
+
+    def __init__(self, data: Path, device: torch.device) -> None:
+        self.data, self.device = data, device
+        self.model, self.images = cache(self._model), cache(self._images)
+        self.reference = cache(self._reference)
+
+    def _model(self, name: str) -> LoadedModel:
+        """A trained network."""
+        os.environ["PHOTO_WEIGHTS"] = str(self.data)
+        if MODELS[name][0] == "photos":
+            import photo_models
+
+            make = {
+                "resnet50": photo_models.resnet50,
+                "efficientnet-lite0": photo_models.efficientnet_lite0,
+            }[name]
+            return make()
+        if name == "mnist":
+            return load("acclimate:wrn-26-1-bn", weights=self.data / "mnist" / "model.safetensors")
+        return load({"vit": "acclimate:vit-dino-cifar10"}.get(name, f"acclimate:{name}-cifar10"))
+
+    def _images(self, name: str, like: str) -> tuple[Tensor, Tensor]:
+        """uint8 images N×C×H×W as a model takes them, and their classes."""
+        loaded = self.model(like)
+        path = self.data / f"{name}.npz"
+        if not path.exists():
+            path = self.data / name
+        source = open_images(
+            path, preprocessing=loaded.preprocessing, classes=loaded.classes, progress=False
+        )
+        assert source.labels is not None
+        return source.read(torch.arange(len(source))), source.labels
+
+    def of(self, case: Case) -> tuple[Tensor, Tensor]:
+        """Model input and labels (-1 where an image is of no class) of a case, on the device."""
+        data, _ = MODELS[case.model]
+        stem = {"photos": "photos", "cifar10": "cifar10-test", "mnist": "mnist-test"}[data]
+        stem = {"usps": "usps-test", "mnist-m": "mnist-m-test"}.get(case.shift, stem)
+        if data == "photos" and case.classes in ("10", "2", "1"):
+            stem = "imagenette"
+        if case.shift == "other-objects":
+            stem = "mnist-m-test" if data == "cifar10" else "cifar10-test"
+        generator = torch.Generator().manual_seed(random.Random(case.name).getrandbits(32))
+        pixels, labels = self.images(stem, case.model)
+        chosen = chosen_images(labels, case, generator)
+        pixels, labels = pixels[chosen].to(self.device), labels[chosen]
+        record = self.model(case.model).preprocessing
+        assert record is not None
+        if case.second is None:
+            images = shifted(pixels, chosen, case.shift, record, generator)
+        else:
+            half = len(pixels) // 2
+            parts = [(slice(None, half), case.shift), (slice(half, None), case.second)]
+            images = torch.cat(
+                [shifted(pixels[s], chosen[s], name, record, generator) for s, name in parts]
+            )
+        if case.shift in UNLABELLED:
+            labels = torch.full_like(labels, -1)
+        order = torch.randperm(len(images), generator=generator)
+        return images[order.to(self.device)], labels[order].to(self.device)
+
+    def _reference(self, name: str) -> dict[str, float]:
+        """What a user with labelled clean images would know: threshold and error of the source."""
+        case = Case(model=name, shift="clean", classes="all", images=1000)
+        images, labels = self.of(case)
+        with torch.no_grad():
+            logits = whole(forward_of(copy_model(self.model(name).model).to(self.device)), images)[
+                0
+            ]
+        p = logits.softmax(dim=1)
+        wrong = float((p.argmax(dim=1) != labels).float().mean())
+        confidence, entropy = p.amax(dim=1), torch.special.entr(p).sum(dim=1)
+        return {
+            "error": wrong,
+            "confidence": float(confidence.mean()),
+            "threshold": float(confidence.quantile(wrong)),
+            "entropy_threshold": float(entropy.quantile(1 - wrong)),
+        }
+
+
+def chosen_images(labels: Tensor, case: Case, generator: torch.Generator) -> Tensor:
+    """Indices of the images of a case."""
+    order = torch.randperm(len(labels), generator=generator)
+    if case.classes.isdigit():
+        present = labels.unique()
+        few = present[torch.randperm(len(present), generator=generator)[: int(case.classes)]]
+        order = order[torch.isin(labels[order], few)]
+    elif case.classes == "long-tailed":  # the most frequent class a hundred times the rarest
+        rank = torch.randperm(int(labels.max()) + 1, generator=generator)
+        share = 0.01 ** (rank / max(len(rank) - 1, 1))
+        kept = torch.rand(len(order), generator=generator) < share[labels[order]]
+        order = order[kept]
+    return order[: case.images]
+
+
+def shifted(
+    pixels: Tensor, indices: Tensor, name: str, record: Preprocessing, generator: torch.Generator
+) -> Tensor:
+    """Model input: the images seen through a shift."""
+    if "/" in name:
+        pixels = apply_shift(made_shift(name), pixels, indices)
+        return record.normalize(pixels)
+    word, _, number = name.partition(":")
+    images = record.normalize(changed(pixels, word, int(number or 0), generator))
+    if word == "not-scaled":
+        images = record.standardize(pixels.float())
+    elif word == "wrong-mean":
+        images = images + 1.0
+    elif word == "bgr":
+        images = images.flip(1)
+    return images
+
+
+def changed(pixels: Tensor, word: str, severity: int, generator: torch.Generator) -> Tensor:
+    """uint8 images through a change that is none of the benchmark's corruptions."""
+    amount = severity / 5
+    x = pixels.float() / 255
+    n, _, height, width = x.shape
+
+    def noise(kind: Callable[..., Tensor] = torch.randn) -> Tensor:
+        return kind(x.shape, generator=generator).to(x.device)
+
+    if word == "gamma":
+        x = x ** (1 + 3 * amount)
+    elif word == "rotated":
+        angle = torch.tensor(np.deg2rad(60 * amount))
+        rows = torch.tensor([[angle.cos(), -angle.sin(), 0.0], [angle.sin(), angle.cos(), 0.0]])
+        grid = F.affine_grid(rows.expand(n, 2, 3).to(x), list(x.shape), align_corners=False)
+        x = F.grid_sample(x, grid, align_corners=False, padding_mode="reflection")
+    elif word == "posterized":
+        levels = {1: 8, 3: 4, 5: 2}[severity]
+        x = (x * (levels - 1)).round() / (levels - 1)
+    elif word == "low-light":
+        x = x * (0.5 - 0.42 * amount)
+        x = (x + 0.05 * amount * noise()).clamp(0, 1)
+    elif word == "colour-cast":
+        gains = torch.tensor([1.0, 1 - 0.5 * amount, 1 - 0.9 * amount][: x.shape[1]])
+        x = x * gains.to(x).view(1, -1, 1, 1)
+    elif word == "bars":
+        every = max(2, round(width / 8))
+        columns = torch.arange(width) % every < every * (0.15 + 0.5 * amount)
+        x = torch.where(columns.to(x.device), 0.5, x)
+    elif word == "uniform-noise":
+        x = noise(torch.rand)
+    elif word == "gaussian-images":
+        x = (0.5 + 0.25 * noise()).clamp(0, 1)
+    elif word == "inverted":
+        x = 1 - x
+    elif word == "black":
+        x = torch.zeros_like(x)
+    elif word == "shuffled-patches":
+        side = 4
+        patches = F.unfold(
+            x, (height // side, width // side), stride=(height // side, width // side)
+        )
+        x = F.fold(
+            patches[:, :, torch.randperm(side * side, generator=generator).to(x.device)],
+            (height, width), (height // side, width // side),
+            stride=(height // side, width // side),
+        )  # fmt: skip
+    return (x * 255).round().to(torch.uint8)
+
+
+VIEWS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "flip": lambda x: x.flip(-1),
+    "zoom": lambda x: _moved(x, scale=7 / 8),
+    "turn": lambda x: _moved(x, degrees=8),
+    "noise": lambda x: x + 0.1 * x.std(dim=(1, 2, 3), keepdim=True) * _noise(x),
+}
+"""Mild changes of an image that leave its class as it is, in units of the image's own spread."""
+
+
+def _noise(x: Tensor) -> Tensor:
+    return torch.randn(x.shape, generator=torch.Generator(x.device).manual_seed(0), device=x.device)
+
+
+def _moved(x: Tensor, *, scale: float = 1.0, degrees: float = 0.0) -> Tensor:
+    cos, sin = scale * np.cos(np.deg2rad(degrees)), scale * np.sin(np.deg2rad(degrees))
+    rows = torch.tensor([[cos, -sin, 0.0], [sin, cos, 0.0]], dtype=x.dtype, device=x.device)
+    grid = F.affine_grid(rows.expand(len(x), 2, 3), list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, align_corners=False, padding_mode="reflection")
+
+
+Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+def forward_of(model: nn.Module) -> Forward:
+    """Logits and what the classifier was fed, in float32."""
+    fed: list[Tensor] = []
+    classifier = find_classifier(model)[1]
+
+    def forward(images: Tensor) -> tuple[Tensor, Tensor]:
+        handle = classifier.register_forward_pre_hook(lambda _, inputs: fed.append(inputs[0]))
+        try:
+            with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
+                logits = logits_of(model(images))
+        finally:
+            handle.remove()
+        return logits.float(), fed.pop().flatten(1).float()
+
+    return forward
+
+
+def whole(forward: Forward, images: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of a whole set."""
+    parts = [forward(part) for part in images.split(EVALUATED_AT_ONCE)]
+    return torch.cat([logits for logits, _ in parts]), torch.cat([each for _, each in parts])
+
+
+@torch.no_grad()
+def signals(
+    model: nn.Module, images: Tensor, labels: Tensor, reference: Mapping[str, float]
+) -> tuple[dict[str, Any], Tensor]:
+    """Everything that shows of a state, with its true error; and the predicted classes."""
+    forward = forward_of(model)
+    logits, features = whole(forward, images)
+    predictions, right = logits.argmax(dim=1), logits.argmax(dim=1) == labels
+    images, logits, features = images[:SHOWN], logits[:SHOWN], features[:SHOWN]
+    finite = bool(torch.isfinite(logits).all())
+    logits = logits.nan_to_num(0, 0, 0)
+    p = logits.softmax(dim=1)
+    n, classes = p.shape
+    confidence, predicted = p.max(dim=1)
+    entropy = torch.special.entr(p).sum(dim=1)
+    top2 = p.topk(min(2, classes), dim=1).values
+    counts = predicted.bincount(minlength=classes).float()
+    row: dict[str, Any] = {
+        "error": 100 * float((~right).float().mean()),
+        "finite": finite,
+        "confidence": float(confidence.mean()),
+        "confident": float((confidence > 0.9).float().mean()),
+        "entropy": float(entropy.mean()) / float(np.log(classes)),
+        "margin": float((top2[:, 0] - top2[:, -1]).mean()),
+        "energy": float(logits.logsumexp(dim=1).mean()),
+        "diversity": float(effective_classes(p.mean(dim=0))),
+        "used": float(effective_classes(counts / n)),
+        "largest": float(counts.max()) / n,
+        "chance": float((counts / n).square().sum()),
+        "mano": float((mano(logits) ** 4).mean() ** 0.25),
+        "nuclear": nuclear(p),
+        "atc": float((confidence < reference["threshold"]).float().mean()),
+        "atc_entropy": float((entropy > reference["entropy_threshold"]).float().mean()),
+        "doc": reference["error"] + reference["confidence"] - float(confidence.mean()),
+        "neighbours": neighbours_agree(features, predicted),
+        **dropout_disagreement(model, features, predicted),
+    }
+    for name, view in VIEWS.items():
+        seen = whole(forward, view(images))[0].softmax(dim=1)
+        row[f"agree_{name}"] = float((seen.argmax(dim=1) == predicted).float().mean())
+        row[f"overlap_{name}"] = float((seen * p).sum(dim=1).mean())
+        if name == "flip":
+            row["confidence_flip"] = float((seen + p).div(2).amax(dim=1).mean())
+    row |= mixed_pairs(forward, images, predicted)
+    row["scaled"] = scaled(logits, right[:SHOWN])
+    return row, predictions
+
+
+def nuclear(p: Tensor) -> float:
+    """The nuclear norm of the predictions over its upper bound, by the smaller Gram matrix."""
+    n, classes = p.shape
+    gram = p.T @ p if classes < n else p @ p.T
+    return float(
+        torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().sum() / (n * min(n, classes)) ** 0.5
+    )
+
+
+def mano(logits: Tensor) -> Tensor:
+    """Softmax where the model is calibrated, else its Taylor series (Xie et al. 2024)."""
+    q = 1 + logits + logits**2 / 2
+    p = logits.softmax(dim=1)
+    uncertain = float(-(p.clamp_min(1e-12).log().mean(dim=1)).mean()) <= 5
+    return q / q.sum(dim=1, keepdim=True) if uncertain else p
+
+
+def neighbours_agree(features: Tensor, predicted: Tensor) -> float:
+    """The share of the nearest neighbours in feature space that are given the same class."""
+    unit = F.normalize(features, dim=1)
+    if len(unit) <= NEIGHBOURS:
+        return 1.0
+    agreeing = []
+    for start in range(0, len(unit), 1000):
+        near = unit[start : start + 1000] @ unit.T
+        rows = torch.arange(start, start + len(near), device=near.device)
+        near[torch.arange(len(near), device=near.device), rows] = -2.0
+        found = near.topk(NEIGHBOURS, dim=1).indices
+        agreeing.append((predicted[found] == predicted[rows, None]).float().mean(dim=1))
+    return float(torch.cat(agreeing).mean())
+
+
+def dropout_disagreement(model: nn.Module, features: Tensor, predicted: Tensor) -> dict[str, float]:
+    """AETTA (Lee et al. 2024): predictions with dropout before the classifier that differ."""
+    classifier = find_classifier(model)[1]
+    if not isinstance(classifier, nn.Linear):
+        return {}
+    generator = torch.Generator(features.device).manual_seed(0)
+    differing, mean = 0.0, torch.zeros((), device=features.device)
+    for _ in range(DRAWS):
+        kept = torch.rand(features.shape, generator=generator, device=features.device) >= DROPOUT
+        logits = F.linear(features * kept / (1 - DROPOUT), classifier.weight, classifier.bias)
+        differing += float((logits.argmax(dim=1) != predicted).float().mean())
+        mean = mean + logits.softmax(dim=1).mean(dim=0)
+    spread = float(torch.special.entr(mean / DRAWS).sum()) / float(np.log(len(mean)))
+    return {"dropout": differing / DRAWS, "dropout_spread": spread}
+
+
+def mixed_pairs(forward: Forward, images: Tensor, predicted: Tensor) -> dict[str, Any]:
+    """PseudoCal (Hu et al. 2024): mixed pairs, with the larger share's prediction for a label."""
+    other = torch.randperm(len(images), generator=torch.Generator().manual_seed(0)).to(
+        images.device
+    )
+    apart = predicted != predicted[other]
+    if int(apart.sum()) < 10:
+        return {"pseudocal": None, "mixed": None}
+    mixed = MIXED_SHARE * images[apart] + (1 - MIXED_SHARE) * images[other][apart]
+    logits, labels = whole(forward, mixed)[0], predicted[apart]
+    losses = [float(F.cross_entropy(logits / t, labels)) for t in TEMPERATURES]
+    best = TEMPERATURES[int(np.argmin(losses))]
+    return {"pseudocal": best, "mixed": float((logits.argmax(dim=1) == labels).float().mean())}
+
+
+def scaled(logits: Tensor, right: Tensor) -> dict[str, list[float]]:
+    """Mean confidence and calibration error at each of the temperatures."""
+    found: dict[str, list[float]] = {"confidence": [], "ece": []}
+    for temperature in TEMPERATURES:
+        confidence = (logits / temperature).softmax(dim=1).amax(dim=1)
+        bins = (confidence * 15).long().clamp(max=14)
+        gap = torch.zeros(15, device=logits.device).index_add(0, bins, confidence - right.float())
+        found["confidence"].append(round(float(confidence.mean()), 4))
+        found["ece"].append(round(float(gap.abs().sum()) / len(logits), 4))
+    return found
+
+
+def treatments(model: nn.Module) -> Iterator[tuple[str, str, float]]:
+    """Statistics, recipe and rate."""
+    for statistics, rates in (
+        RATES.items() if batch_norm_layers(model) else [("source", RATES["source"])]
+    ):
+        if statistics != "source":
+            yield statistics, "bn", 0.0
+        for rate in rates:
+            yield statistics, "ent", rate
+            if statistics != "mixture":
+                yield statistics, "rpl", rate
+
+
+def run_case(bank: Bank, case: Case) -> list[dict[str, Any]]:
+    """The states of a case."""
+    images, labels = bank.of(case)
+    loaded, reference = bank.model(case.model), bank.reference(case.model)
+    source = copy_model(loaded.model).to(bank.device).eval()
+    row, source_classes = signals(source, images, labels, reference)
+    states = [{"statistics": "source", "recipe": "none", "rate": 0.0, "seen": 0, **row}]
+    n = len(images)
+    for statistics, recipe, rate in treatments(source):
+        learner = learner_of(loaded, statistics, recipe, rate, bank.device, n)
+        seen = 0
+        while recipe != "bn" and seen < min(10 * n, max(3 * n, 2000)):
+            order = torch.randperm(n, generator=torch.Generator().manual_seed(seen))
+            for rows in order.to(bank.device).split(learner.batch_size):
+                if len(rows) == learner.batch_size:  # one shape, so that steps can be replayed
+                    learner.step(images[rows])
+            seen += n
+        row = state_of(learner, images, labels, reference, source_classes)
+        states.append(
+            {"statistics": statistics, "recipe": recipe, "rate": rate, "seen": seen, **row}
+        )
+        learner.release()
+    return states
+
+
+def learner_of(
+    loaded: LoadedModel, statistics: str, recipe: str, rate: float, device: torch.device, n: int
+) -> Learner:
+    """A learner that starts at the source."""
+    options: dict[str, Any] = {"normalization": statistics, "batch_size": BATCH}
+    if recipe != "bn":
+        options["optimizer.lr"] = rate * min(BATCH, n) / BATCH
+    half = device.type == "cuda"
+    learner = Learner(
+        copy_model(loaded.model).to(device),
+        get_recipe(recipe, options),
+        batch_size=min(BATCH, n),
+        # To capture a step costs as much as a hundred of them.
+        acceleration=Acceleration(channels_last=half, half=half, recorded=half and n > 2500),
+    )
+    learner.network.unverified = False
+    return learner
+
+
+@torch.no_grad()
+def state_of(
+    learner: Learner,
+    images: Tensor,
+    labels: Tensor,
+    reference: Mapping[str, float],
+    source_classes: Tensor,
+) -> dict[str, Any]:
+    """What shows of the plain model that would be returned now; learning can continue."""
+    control = learner.statistics
+    buffers = control.buffers()
+    with_batches = torch.zeros_like(source_classes)
+    gap: list[float] = []
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    if learner.recipe.normalization.adapts and control.layers:
+        pool = control.pool()
+        for rows in order.to(images.device).split(learner.batch_size):
+            with_batches[rows] = learner.logits(images[rows]).argmax(dim=1)
+        pool.close()
+        gap = control.distances(pool)
+        control.write(pool, weight=learner.recipe.normalization.export_weight(learner.batch_size))
+    control.release()
+    row, predicted = signals(learner.model, images, labels, reference)
+    control.load_buffers(buffers)
+    row["drift"] = drift(learner)
+    row["agree_source"] = float((predicted == source_classes).float().mean())
+    if gap:
+        row["agree_batches"] = float((predicted == with_batches).float().mean())
+        places = [len(gap) * part // 8 for part in range(8)]
+        row["gap"] = [round(gap[place], 3) for place in (*places, -1)]
+        row["gap_mean"] = round(float(np.mean(gap)), 3)
+    return row
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The stored cases of a file, which may be compressed."""
+    if not path.exists():
+        return []
+    content = path.read_bytes()
+    text = gzip.decompress(content) if path.suffix == ".gz" else content
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def rounded(value: Any) -> Any:
+    """Four digits are more than a few hundred images can tell."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, Mapping):
+        return {key: rounded(each) for key, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def pack(args: argparse.Namespace) -> None:
+    """Write the decoded photos beside their folders: many processes need not decode them."""
+    for name in ("photos", "imagenette"):
+        pixels, labels = Bank(args.data, torch.device("cpu")).images(name, "resnet50")
+        np.savez(args.data / f"{name}.npz", images=pixels.permute(0, 2, 3, 1), labels=labels)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run what is missing, for so many seconds."""
+    device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
+    bank, began = Bank(args.data, device), time.monotonic()
+    known = {json.dumps(row["case"]) for path in (args.results, *args.known) for row in read(path)}
+    part, parts = map(int, args.part.split("/"))
+    wanted = [case for case in cases(args.half) if not args.models or case.model in args.models]
+    if args.shuffle:
+        random.Random(0).shuffle(wanted)
+    wanted = [case for case in wanted if json.dumps(asdict(case)) not in known][part::parts]
+    for number, case in enumerate(wanted, start=1):
+        if time.monotonic() - began > args.seconds:
+            print(f"{len(wanted) - number + 1} cases are left: run again to continue")
+            return
+        at = time.monotonic()
+        states = run_case(bank, case)
+        with args.results.open("a") as file:
+            file.write(json.dumps(rounded({"case": asdict(case), "states": states})) + "\n")
+        errors = " ".join(f"{state['error']:.0f}" for state in states)
+        print(
+            f"{number}/{len(wanted)} {case.name}: {errors} [{time.monotonic() - at:.1f} s]",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Run or list."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True)
+    one, two = (commands.add_parser(name) for name in ("run", "list"))
+    for each in (one, two):
+        each.add_argument("--half", choices=("dev", "test"), required=True)
+        each.add_argument("--models", nargs="+", choices=list(MODELS))
+    one.add_argument("--data", type=Path, required=True)
+    one.add_argument("--results", type=Path, required=True)
+    one.add_argument("--known", type=Path, nargs="*", default=[], help="results not to repeat")
+    one.add_argument("--part", default="0/1", help="which part of the cases: 0/3, 1/3, 2/3")
+    one.add_argument("--shuffle", action="store_true", help="take the cases in mixed order")
+    one.add_argument("--seconds", type=float, default=1e9)
+    one.add_argument("--device")
+    one.set_defaults(call=run)
+    three = commands.add_parser("pack")
+    three.add_argument("--data", type=Path, required=True)
+    three.set_defaults(call=pack)
+    two.set_defaults(call=lambda args: print(*(case.name for case in cases(args.half)), sep="\n"))
+    args = parser.parse_args()
+    args.call(args)
+
+
+if __name__ == "__main__":
+    main()
