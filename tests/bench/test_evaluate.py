@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +104,21 @@ def test_two_draws_of_a_shift_are_both_counted():
     rows = [result("cifar/fog:3@1", 100), result("cifar/fog:3@2", 300)]
     assert EvaluationReport(rows).error().value == 20
     assert EvaluationReport(rows).error().images == 2000
+
+
+def test_means_leave_clean_images_out_where_there_are_shifted_ones():
+    job = Job(model="m", dataset="folder", recipe="none")
+    clean = replace(result("cifar/fog:1", 0, ece=0.0), job=job)
+    shifted = [result("cifar/fog:1", 100, ece=0.1), result("cifar/fog:5", 300, ece=0.3)]
+    report = EvaluationReport([clean, *shifted])
+    assert report.error() == EvaluationReport(shifted).error()
+    assert report.error().value == 20
+    assert report.error().images == 2000
+    assert report.mean_of([0.0, 0.1, 0.3]).value == pytest.approx(0.2)
+    assert EvaluationReport([clean]).error().value == 0
+    clean = replace(clean, job=replace(job, dataset="imagenet"))
+    made = all_corruptions(dataset="imagenet", preset="imagenet/")
+    assert EvaluationReport([clean, *made]).relative_error().metric == "mCE"
 
 
 # What is run.
@@ -256,6 +273,45 @@ def test_a_stored_result_is_not_shown_for_another_model_or_preprocessing(images,
     next(loaded.model.parameters()).data.mul_(2)
     with pytest.raises(AcclimateError, match="of other weights: expected fedf195b, got"):
         evaluate_shifts(loaded, images, **options)
+
+
+def test_a_stored_result_is_not_shown_for_a_changed_recipe(images, tmp_path, monkeypatch):
+    def write_recipe(lr: float, momentum: float) -> None:
+        options = {"optimizer.lr": lr, "optimizer.momentum": momentum, "epochs": 1}
+        (tmp_path / "own_recipe.py").write_text(
+            f"import acclimate\ndef mine():\n    return acclimate.get_recipe('ent', {options})\n"
+        )
+        monkeypatch.delitem(sys.modules, "own_recipe", raising=False)
+        importlib.invalidate_caches()
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = {"recipe": "py:own_recipe:mine", "out": tmp_path / "scores"}
+    write_recipe(0.01, 0.9)
+    first = run(images, "cifar/fog:1", **options)
+    assert run(images, "cifar/fog:1", **options).results == first.results
+    write_recipe(0.01, 0.5)
+    said = r"other options of the recipe: expected recipe.optimizer.momentum 0.9, got 0.5"
+    with pytest.raises(AcclimateError, match=said):
+        run(images, "cifar/fog:1", **options)
+    write_recipe(0.02, 0.9)
+    with pytest.raises(AcclimateError, match=r"expected recipe.optimizer.lr 0.01, got 0.02"):
+        run(images, "cifar/fog:1", **options)
+
+
+def test_a_store_that_cannot_be_written_to_is_refused_before_anything_runs(
+    images, tmp_path, monkeypatch
+):
+    def refused(self: Store) -> None:
+        raise AcclimateError("it cannot be written to")
+
+    run(images, "cifar/fog:1", out=tmp_path)
+    monkeypatch.setattr(Store, "check_writable", refused)
+    shifts = jobs_run(monkeypatch)
+    run(images, "cifar/fog:1", out=tmp_path)  # all is there
+    with pytest.raises(AcclimateError, match="cannot be written to"):
+        run(images, "cifar/fog:2", out=tmp_path)
+    assert not shifts
 
 
 def test_another_copy_of_a_data_set_with_its_own_shifts_shows(tmp_path, monkeypatch):

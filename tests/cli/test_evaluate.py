@@ -55,6 +55,20 @@ def test_a_table_by_corruption_and_severity(capfd):
     assert f"{record['error']['value']:.1f} %" in out
 
 
+def test_clean_images_are_a_row_that_the_mean_leaves_out(capfd):
+    def rows_and_mean(*words: str) -> tuple[list[list[str]], str]:
+        assert evaluate("--images", "clean.npz", *words) == 0
+        lines = capfd.readouterr().out.splitlines()
+        rows = [line.split() for line in lines if line.startswith(("clean ", "fog "))]
+        return rows, next(line for line in lines if line.startswith("mean error"))
+
+    shifts = ["--shift", "cifar/fog:1", "--shift", "cifar/fog:5"]
+    (fog,), mean = rows_and_mean(*shifts)
+    (clean,), _ = rows_and_mean()
+    rows = [[clean[0], "-", "-", *clean[1:]], fog]
+    assert rows_and_mean("--shift", "clean", *shifts) == (rows, mean)
+
+
 def test_the_store_is_one_that_results_reads(capfd):
     assert evaluate("--images", "clean.npz", "--shift", "cifar/fog", "--out", "scores") == 0
     error = capfd.readouterr().out.partition("mean error ")[2].partition(" %")[0]

@@ -18,7 +18,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import json_writer, remove_partial, write_files
 from acclimate.result import RECORD, AdaptationResult, RunRecord, stored_run
 
-__all__ = ["CHECKPOINT", "RunFolder", "State"]
+__all__ = ["CHECKPOINT", "RunFolder", "State", "first_difference"]
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -63,7 +63,7 @@ class RunFolder:
             raise AcclimateError(f"cannot read {self.path / RECORD}: {error}") from error
         different = [k for k in record if found.get(k) != record[k] and k != "versions"]
         if different:
-            key, there, here = _first_difference(found, record, different[0])
+            key, there, here = first_difference(found, record, different[0])
             raise AcclimateError(
                 f"the output folder {self.path} holds another run, which differs in "
                 f"{', '.join(different)} ({key}: there {there}, here {here}); "
@@ -110,11 +110,11 @@ class RunFolder:
         parallel.on_main(write)
 
 
-def _first_difference(there: Any, here: Any, key: str) -> tuple[str, str, str]:
+def first_difference(there: Any, here: Any, key: str) -> tuple[str, str, str]:
     """The first option in which two records differ, down to the innermost, and both values."""
     one, other = there.get(key), here.get(key)
     if isinstance(one, dict) and isinstance(other, dict):
         inner = next(k for k in {**one, **other} if one.get(k) != other.get(k))
-        path, *values = _first_difference(one, other, inner)
+        path, *values = first_difference(one, other, inner)
         return f"{key}.{path}", values[0], values[1]
     return key, json.dumps(one), json.dumps(other)

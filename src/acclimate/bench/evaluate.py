@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
+from acclimate.adaptation.folder import first_difference
 from acclimate.bench.job import UNADAPTED, Job, Value, Weights
 from acclimate.bench.plan import split_of, typed_options
-from acclimate.bench.record import Result
+from acclimate.bench.record import Result, plain
 from acclimate.bench.shifts import CLEAN, check_shifts, job_shifts
 from acclimate.bench.store import Store
 from acclimate.bench.worker import Worker
@@ -38,6 +39,7 @@ from acclimate.metrics import (
 )
 from acclimate.metrics.mean import by_seeds, mean_over_seeds
 from acclimate.models import LoadedModel
+from acclimate.presets import tuned_recipe
 
 __all__ = ["EVALUATION", "RESULTS", "EvaluationReport", "evaluate_shifts", "evaluated_shifts"]
 
@@ -154,6 +156,8 @@ def _run(jobs: Sequence[Job], store: Store, model: LoadedModel, worker: Worker) 
     found = {job.key: store.get(job.key) for job in jobs}
     results = {key: each for key, each in found.items() if each and each.status == "done"}
     _refuse_others([results[job.key] for job in jobs if job.key in results], store, model, worker)
+    if len(results) < len(jobs):
+        store.check_writable()
     for job in tqdm(jobs, unit="shift", disable=not worker.progress or len(jobs) == 1):
         if job.key not in results:
             result = worker.run(job)
@@ -186,6 +190,8 @@ def _refuse_others(
         ]
         if number == 0 or not own:
             compared.append(("images or labels", record.data, opened.data))
+            changed = _changed_recipe(result, model, len(opened.images))
+            compared.append(("options of the recipe", *changed))
         if job.forgetting:
             clean = worker.images.clean(job, model)
             compared.append(("clean images", record.forgetting.data, clean.data))
@@ -197,15 +203,40 @@ def _refuse_others(
                 )
 
 
+def _changed_recipe(result: Result, model: LoadedModel, images: int) -> tuple[str, str]:
+    """An option of a ``py:`` recipe as it was recorded and as it is now; alike where none differs.
+
+    What another recipe is, its name and options say.
+    """
+    job, then = result.job, result.record.recipe
+    if then is None or not job.recipe.startswith("py:"):
+        return "", ""
+    recipe, _ = tuned_recipe(
+        get_recipe(job.recipe), dict(job.options), model_name=model.name, images=images
+    )
+    now = plain(recipe.to_dict())
+    if then == now:
+        return "", ""
+    option, there, here = first_difference({"recipe": then}, {"recipe": now}, "recipe")
+    return f"{option} {there}", here
+
+
 @dataclass(frozen=True)
 class EvaluationReport:
-    """The results of one model on each shift, and means over them."""
+    """The results of one model on each shift, and means over them.
+
+    Means leave out clean images where there are shifted ones.
+    """
 
     results: Sequence[Result]
 
+    def averaged(self) -> Sequence[Result]:
+        """The results that means are over."""
+        return [each for each in self.results if each.job.shift is not None] or self.results
+
     def counts(self) -> list[ErrorCounts]:
-        """Wrong predictions and images of each shift, top-1 and, where it was counted, top-5."""
-        return [_counts(result) for result in self.results]
+        """Wrong predictions and images that means are over, top-1 and, if counted, top-5."""
+        return [_counts(result) for result in self.averaged()]
 
     def table(self) -> ErrorTable | None:
         """Errors by corruption and severity; None where there are no severities."""
@@ -217,14 +248,14 @@ class EvaluationReport:
 
     def top5_error(self, *, interval: float | None = None) -> Figure | None:
         """As `error`, but of the five highest predictions; None where it was not counted."""
-        if any(result.record.wrong_top5 is None for result in self.results):
+        if any(result.record.wrong_top5 is None for result in self.averaged()):
             return None
         counts = [replace(each, wrong_top1=each.wrong_top5) for each in self.counts()]
         return self._mean(counts, interval)
 
     def _table(self, counts: Sequence[ErrorCounts]) -> ErrorTable | None:
         cells: dict[tuple[str, int], ErrorCounts] = {}
-        for result, count in zip(self.results, counts, strict=True):
+        for result, count in zip(self.averaged(), counts, strict=True):
             if result.job.severity is None:
                 return None
             cell = (shift_name(result), result.job.severity)
@@ -235,7 +266,7 @@ class EvaluationReport:
         table = self._table(counts)
         if table is not None:
             return table.mean_error(interval=interval)
-        names = map(shift_name, self.results)
+        names = map(shift_name, self.averaged())
         return mean_error(dict(zip(names, counts, strict=True)), interval=interval)
 
     def relative_error(self, *, interval: float | None = None) -> RelativeError | None:
@@ -243,8 +274,9 @@ class EvaluationReport:
 
         They compare with AlexNet on ImageNet-C and ImageNet-D, and are meant for these alone.
         """
-        dataset, table = self.results[0].job.dataset, self.table()
-        made_by_imagenet = all(result.job.preset == "imagenet" for result in self.results)
+        averaged, table = self.averaged(), self.table()
+        dataset = averaged[0].job.dataset
+        made_by_imagenet = all(result.job.preset == "imagenet" for result in averaged)
         if table is not None and (dataset == "imagenet-c" or made_by_imagenet):
             complete = set(map(plain_shift, table.corruptions()))
             if complete == set(CORRUPTIONS) and len(table.cells) == 5 * len(CORRUPTIONS):
@@ -252,25 +284,27 @@ class EvaluationReport:
                 for (name, _), count in sorted(table.cells.items()):
                     by_shift.setdefault(name, []).append(count)
                 return mce(by_shift, interval=interval)
-        errors = dict(zip(map(shift_name, self.results), self.counts(), strict=True))
+        errors = dict(zip(map(shift_name, averaged), self.counts(), strict=True))
         if dataset == "imagenet-d" and set(errors) == set(DOMAINS):
             return mde(errors, interval=interval)
         return None
 
     def mean_of(self, values: Sequence[float | None], *, unit: str = "%") -> Figure | None:
-        """The mean over shifts of the mean over severities of a number for each result.
+        """The mean over shifts of the mean over severities of a number for each of `results`.
 
         None where a result lacks it.
         """
+        averaged = self.averaged()
+        keys = {result.key for result in averaged}
         # Two draws of a shift at one severity are two results.
         rows = [
             (0, shift_name(result), index, value)
             for index, (result, value) in enumerate(zip(self.results, values, strict=True))
-            if value is not None
+            if value is not None and result.key in keys
         ]
-        if len(rows) < len(self.results):
+        if len(rows) < len(averaged):
             return None
-        images = sum(result.record.labelled or 0 for result in self.results)
+        images = sum(result.record.labelled or 0 for result in averaged)
         return Figure(value=mean_over_seeds(by_seeds(rows)) or 0.0, images=images, unit=unit)
 
     def to_dict(self, *, interval: float | None = None) -> dict[str, Any]:

@@ -175,7 +175,11 @@ def _rows(report: EvaluationReport) -> list[list[str]]:
     errors = report.table()
     if errors is None:
         return [_plain_row(result) for result in report.results]
-    rows = []
+    rows, blank = [], ["-" for _ in errors.severities()]
+    for result in report.results:
+        if result.job.shift is None:  # clean images, which the means leave out
+            name, *found = _plain_row(result)
+            rows.append([name, *blank, *found])
     for name, together in errors.by_corruption().items():
         cells = [errors.cells.get((name, severity)) for severity in errors.severities()]
         shown = ["-" if cell is None else f"{cell.error().value:.1f}" for cell in cells]

@@ -106,7 +106,7 @@ class ShapeBound(Drawing, EntropyMargin):
 DEYO = replace(
     TENT,
     name="deyo",
-    summary="DeYO: entropy of images whose label hangs on shapes (Lee et al. 2024)",
+    summary="DeYO: entropy of images whose label depends on shapes (Lee et al. 2024)",
     selector=EarlyAffine(),
     filter=ShapeBound(),
 )

@@ -88,7 +88,7 @@ class Lame(Predictor):
 
 LAME = Recipe(
     name="lame",
-    summary="LAME: answers agreed on between neighbours of a batch (Boudiaf et al. 2022)",
+    summary="LAME: predictions that neighbours in a batch share (Boudiaf et al. 2022)",
     objective=None,
     normalization=Source(),
     predictor=Lame(),

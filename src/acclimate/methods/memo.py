@@ -54,7 +54,7 @@ def marginal_entropy(logits: Tensor) -> Tensor:
 
 
 def mixed(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Pictures mixed with chains of operations on themselves, AugMix's way, in any value range.
+    """Images mixed with chains of operations on themselves, AugMix's way, in any value range.
 
     >>> mixed(torch.rand(2, 3, 8, 8), torch.Generator()).shape
     torch.Size([2, 3, 8, 8])

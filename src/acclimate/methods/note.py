@@ -130,7 +130,7 @@ class PredictionBalancedReservoir(Memory):
 
 NOTE = Recipe(
     name="note",
-    summary="instance-aware batch norm, a reservoir balanced over answers (Gong et al. 2022)",
+    summary="instance-aware batch norm, a reservoir balanced over predictions (Gong et al. 2022)",
     objective=CrossEntropy(stop_gradient=False),
     normalization=InstanceAware(),
     filter=PredictionBalancedReservoir(),

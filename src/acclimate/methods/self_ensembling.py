@@ -108,7 +108,7 @@ class Ensembling(Drawing, Objective):
 
 SELF_ENSEMBLING = Recipe(
     name="self-ensembling",
-    summary="squared difference from a sure mean teacher on two views (French et al. 2018)",
+    summary="squared difference from a confident mean teacher on two views (French et al. 2018)",
     objective=Ensembling(),
     selector=All(),
     teacher=MovingAverage(momentum=0.99),

@@ -99,7 +99,7 @@ def bootstrap_interval(
     draws: int = 1000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Percentile bootstrap of ``statistic`` (the mean unless told) over the rows of ``values``.
+    """Percentile bootstrap of ``statistic`` (the mean by default) over the rows of ``values``.
 
     A row is what is drawn, so that what belongs together stays together: with a row per image and
     a column per corruption, an image is drawn with all its corruptions.

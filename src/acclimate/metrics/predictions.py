@@ -125,8 +125,8 @@ def unmappable_share(predictions: Tensor, label_of: Tensor) -> UnmappableShare:
     >>> unmappable_share(torch.tensor([0, 1, 1, 2]), torch.tensor([0, -1, 1]))
     UnmappableShare(percent=50.0, images=4)
     """
-    answers = _answers(predictions, label_of)
-    return UnmappableShare(100 * float((answers < 0).double().mean()), images=len(answers))
+    mapped = _mapped(predictions, label_of)
+    return UnmappableShare(100 * float((mapped < 0).double().mean()), images=len(mapped))
 
 
 def filtered_error(predictions: Tensor, labels: Tensor, label_of: Tensor) -> FilteredError:
@@ -136,9 +136,9 @@ def filtered_error(predictions: Tensor, labels: Tensor, label_of: Tensor) -> Fil
     >>> filtered_error(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 0, 0, 1]), label_of)
     FilteredError(error=33.33..., rejected=25.0, kept=3, images=4)
     """
-    answers, labels = _answers(predictions, label_of), _check_pairs(predictions, labels)
+    mapped, labels = _mapped(predictions, label_of), _check_pairs(predictions, labels)
     known = labels >= 0
-    return _error(answers[known] != labels[known], keep=answers[known] >= 0)
+    return _error(mapped[known] != labels[known], keep=mapped[known] >= 0)
 
 
 def imagenet_control(predictions: Tensor, labels: Tensor, label_of: Tensor) -> Control:
@@ -151,16 +151,16 @@ def imagenet_control(predictions: Tensor, labels: Tensor, label_of: Tensor) -> C
     >>> control.plain_error, round(control.mapped_labels.error, 1), control.mapped_both.error
     (75.0, 33.3, 0.0)
     """
-    answers = _answers(predictions, label_of)
-    truth = _answers(_check_pairs(predictions, labels), label_of, what="labels")
-    wrong = answers != truth  # images the map knows neither side of are in none of the errors
+    mapped = _mapped(predictions, label_of)
+    truth = _mapped(_check_pairs(predictions, labels), label_of, what="labels")
+    wrong = mapped != truth  # images the map knows neither side of are in none of the errors
     plain = predictions.cpu() != labels.cpu()
     return Control(
         plain_error=100 * float(plain.double().mean()),
         mapped_labels=_error(wrong, keep=truth >= 0),
-        mapped_predictions=_error(wrong, keep=answers >= 0),
-        mapped_both=_error(wrong, keep=(truth >= 0) & (answers >= 0)),
-        images=len(answers),
+        mapped_predictions=_error(wrong, keep=mapped >= 0),
+        mapped_both=_error(wrong, keep=(truth >= 0) & (mapped >= 0)),
+        images=len(mapped),
     )
 
 
@@ -179,7 +179,7 @@ def most_predicted(
         raise AcclimateError(
             f"expected a name for each of the {len(outputs)} outputs, got {len(names)} names"
         )
-    _answers(predictions, outputs)
+    _mapped(predictions, outputs)
     counts = torch.bincount(predictions.cpu().long(), minlength=len(names)).tolist()
     order = sorted(range(len(names)), key=lambda output: -counts[output])[:k]
     return MostPredicted(
@@ -245,14 +245,14 @@ def confusion_matrix(
     tensor([[1, 0, 0],
             [0, 0, 1]])
     """
-    answers, labels = _answers(predictions, label_of), _check_pairs(predictions, labels)
+    mapped, labels = _mapped(predictions, label_of), _check_pairs(predictions, labels)
     highest = max(int(label_of.max()), int(labels.max()))
     if highest >= classes:
         raise AcclimateError(
             f"expected labels below {classes}, one for each class, got up to {highest}"
         )
     known = labels >= 0
-    columns = torch.where(answers < 0, classes, answers)[known]
+    columns = torch.where(mapped < 0, classes, mapped)[known]
     cells = labels[known] * (classes + 1) + columns
     return torch.bincount(cells, minlength=classes * (classes + 1)).view(classes, classes + 1)
 
@@ -260,7 +260,7 @@ def confusion_matrix(
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def _answers(predictions: Tensor, label_of: Tensor, *, what: str = "predictions") -> Tensor:
+def _mapped(predictions: Tensor, label_of: Tensor, *, what: str = "predictions") -> Tensor:
     """The label each prediction counts as, on the CPU, once the two fit each other."""
     if predictions.ndim != 1 or len(predictions) == 0 or predictions.dtype not in _WHOLE:
         raise AcclimateError(
