@@ -66,6 +66,14 @@ def test_several_files_are_written_all_or_none(store, tmp_path):
     assert len(read_json(files[1])) == 4
 
 
+def test_older_exports_of_imagenet_d_are_of_the_curated_map(tmp_path):
+    results = [result(dataset="imagenet-d", shift="clipart"), result(dataset="cifar10")]
+    path = export(results, tmp_path / "all.json")
+    assert read_json(path) == results
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 1}))
+    assert [each.job.dataset for each in read_json(path)] == ["imagenet-d-curated", "cifar10"]
+
+
 def test_mistakes(store, tmp_path):
     with pytest.raises(AcclimateError, match=r"ending in .csv, .json, .parquet, got"):
         export(store.results(), tmp_path / "all.xlsx")

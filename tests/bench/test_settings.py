@@ -15,6 +15,7 @@ from acclimate.acceleration import EXACT
 from acclimate.bench import Job, Plan, Result, Store
 from acclimate.bench.images import ImageCache
 from acclimate.bench.job import ImageOrder
+from acclimate.bench.store import VERSION
 from acclimate.bench.streaming import stream_order
 from acclimate.bench.worker import Worker
 from acclimate.cli import main
@@ -281,7 +282,7 @@ def test_a_store_from_before_there_were_settings_is_brought_up_to_date(old_store
     store.add(Result(job=job, record={"errors": {"final": 1.0}}))
     assert store.select(["setting"]).rows == [("online",)]
     with closing(sqlite3.connect(old_store)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == VERSION
 
 
 def test_an_old_store_that_nobody_may_write_to_says_so(old_store, monkeypatch) -> None:

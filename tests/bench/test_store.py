@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,33 @@ def test_a_reader_does_not_wait_for_a_writer(store):
     assert time.perf_counter() - started < 5
     writing.execute("ROLLBACK")
     writing.close()
+
+
+@pytest.fixture
+def older(store):
+    """A store from before imagenet-d had the released map, with a result of it."""
+    clipart = result(
+        dataset="imagenet-d", shift="clipart", options={"optimizer.lr": 7.5e-4}, error=60.0
+    )
+    store.add_all([clipart, result()])
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    return store.path
+
+
+def test_older_results_of_imagenet_d_are_of_the_curated_map(older):
+    store = Store(older)
+    old = job(dataset="imagenet-d", shift="clipart", options={"optimizer.lr": 7.5e-4})
+    renamed = replace(old, dataset="imagenet-d-curated")
+    assert store.done_keys() == {renamed.key, job().key}
+    assert store.get(renamed.key).job == renamed
+    assert store.get(renamed.key).error == 60.0
+    assert store.select(["dataset"], conditions(["shift=clipart"])).rows == [(renamed.dataset,)]
+    # The same job is run anew, of other images, and both are kept.
+    assert store.add(Result(job=old, record={"errors": {"final": 70.0}, "data": "d1"}))
+    assert store.get(old.key).error == 70.0
+    assert len(Store(older)) == 3  # and are not renamed again
 
 
 def test_a_store_of_a_newer_version_is_refused_and_untouched(store):

@@ -31,6 +31,7 @@ def test_recipes_with_what_they_do(capfd):
         (["models", "dig*"], ["acclimate:digits"]),
         (["models", "wrn-40-2"], ["acclimate:wrn-40-2"]),
         (["models", "torchvision:resnet5?"], ["torchvision:resnet50"]),
+        (["datasets", "imagenet-d*"], ["imagenet-d", "imagenet-d-curated"]),
         (["models", "[pt]*:alexnet"], ["paper:alexnet", "torchvision:alexnet"]),
     ],
 )

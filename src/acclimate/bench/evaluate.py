@@ -273,7 +273,8 @@ class EvaluationReport:
     def relative_error(self, *, interval: float | None = None) -> RelativeError | None:
         """mCE or mDE, where the shifts are all that these are the mean of; else None.
 
-        They compare with AlexNet on ImageNet-C and ImageNet-D, and are meant for these alone.
+        They compare with AlexNet on ImageNet-C and ImageNet-D as released, and are meant for these
+        alone.
         """
         averaged, table = self.averaged(), self.table()
         dataset = averaged[0].job.dataset

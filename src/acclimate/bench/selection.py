@@ -595,7 +595,8 @@ def _about(settings: Sequence[Searched]) -> dict[str, Any]:
 
 _VALIDATION = "val"
 _ONLY_TESTS = (
-    "imagenet-a", "imagenet-d", "imagenet-r", "imagenet-sketch", "imagenetv2", "cifar10.1",
+    "imagenet-a", "imagenet-d", "imagenet-d-curated", "imagenet-r", "imagenet-sketch",
+    "imagenetv2", "cifar10.1",
 )  # fmt: skip
 """Data sets that are there to report on; a corruption on top of them leaves their labels."""
 

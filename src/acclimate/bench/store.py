@@ -40,7 +40,7 @@ __all__ = [
     "row_of",
 ]
 
-VERSION = 2
+VERSION = 3
 """Of the schema. A later one adds columns and says how to fill them from the records."""
 
 APPLICATION = 0x61636331  # "acc1": tells a store from any other SQLite file
@@ -92,7 +92,17 @@ COLUMNS: dict[str, tuple[str, Callable[[Result], Any]]] = {
 }
 """What a store keeps of a result: the kind of each column, and where its value comes from."""
 
-UPGRADES = {1: ("ALTER TABLE results ADD COLUMN setting TEXT",)}
+_RENAMED = {"imagenet-d": "imagenet-d-curated"}
+"""Data sets before version 3 (of exports: 2), and their names since: imagenet-d has another map."""
+
+_RENAME = (
+    "UPDATE results SET dataset = '{new}', job = json_set(job, '$.dataset', '{new}'), "
+    "key = job_key(json_set(job, '$.dataset', '{new}')) WHERE dataset = '{old}'"
+)
+UPGRADES = {
+    1: ("ALTER TABLE results ADD COLUMN setting TEXT",),
+    2: tuple(_RENAME.format(old=old, new=new) for old, new in _RENAMED.items()),
+}
 """What makes a store of one version one of the next; the record of version 1 knew no settings."""
 
 # What tables are filtered by comes first in an index, so that few rows are looked at; the second
@@ -208,6 +218,7 @@ def _upgrade(path: Path) -> None:
         closing(_open(path, write=True)) as connection,
         _all_or_nothing(connection),
     ):
+        connection.create_function("job_key", 1, lambda job: Job.from_dict(json.loads(job)).key)
         # Another process may have been faster.
         for number in range(_version(connection, path), VERSION):
             for statement in UPGRADES[number]:
@@ -358,7 +369,7 @@ def _number(value: str) -> float | None:
 
 
 _FORMAT = "acclimate-results"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 
 
 def export(results: Sequence[Result], path: str | Path) -> Path:
@@ -401,6 +412,9 @@ def read_json(path: str | Path) -> list[Result]:
     if version > _FORMAT_VERSION:
         raise AcclimateError(f"{path} was written by a newer acclimate; update this one")
     try:
+        if version == 1:
+            for job in (each["job"] for each in results):
+                job["dataset"] = _RENAMED.get(job["dataset"], job["dataset"])
         return [Result.from_dict(each) for each in results]
     except (AttributeError, KeyError, TypeError) as error:
         raise AcclimateError(f"{path} is damaged: {error!r} in one of its results") from error

@@ -337,7 +337,9 @@ def mde(
     """Mean over the six domains of the model's error over the baseline's, in percent.
 
     The paper's formula prints the mean of the errors themselves; its text, and the numbers of
-    unadapted models, mean that of the relative errors. Arguments are those of :func:`mce`.
+    unadapted models, mean that of the relative errors. AlexNet's errors are with the map of
+    ``imagenet-d``: errors with another map need a ``baseline`` with that. Arguments are those of
+    :func:`mce`.
 
     >>> print(mde({"clipart": 76.0, "infograph": 89.6, "painting": 65.1, "quickdraw": 99.2,
     ...            "real": 40.1, "sketch": 82.0}))

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from acclimate.bench.job import UNADAPTED
-from acclimate.data.benchmarks.imagenet_d import mapping
+from acclimate.data.benchmarks.imagenet_d import label_map
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.registry import get_recipe
 from acclimate.metrics import ALEXNET_CORRUPTIONS, ALEXNET_DOMAINS, DOMAINS, rank_correlations
@@ -50,8 +50,8 @@ def computed(cell: Cell) -> Measured | None:
             selected = set(selector.names(_model(model)))
             return _counted(sum(p.numel() for name, p in named.items() if name in selected))
         if cell.metric == "classes":
-            sizes = [len(entry.outputs) for entry in mapping()]
-            pairs = f"acclimate's own map has {len(sizes)} classes and {sum(sizes)} pairs"
+            sizes = [len(entry.outputs) for entry in label_map().classes]
+            pairs = f"the released map has {len(sizes)} classes and {sum(sizes)} pairs"
             return _counted(sizes.count(int(cell.column)), pairs)
         if cell.metric in _PRESET:
             preset = find_preset(recipe, model_name=model)

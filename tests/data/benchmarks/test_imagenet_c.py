@@ -81,7 +81,7 @@ def test_all_that_is_missing_is_named_at_once(tmp_path):
 
 def test_a_part_without_any_class_folder_tells_how_to_get_it(tmp_path):
     (tmp_path / "fog" / "1").mkdir(parents=True)
-    with pytest.raises(AcclimateError, match=r"folder for each of the 1000 classes[\s\S]*zenodo"):
+    with pytest.raises(AcclimateError, match=r"the 1000 class folders of imagenet-c[\s\S]*zenodo"):
         open_tiny(tmp_path, "fog", 1, incomplete=True)
 
 

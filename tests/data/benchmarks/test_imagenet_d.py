@@ -1,4 +1,4 @@
-"""The map from ImageNet's classes to DomainNet's folders is whole, unambiguous and right."""
+"""The maps from DomainNet's folders and ImageNet's outputs to ImageNet-D: released, and our own."""
 
 from __future__ import annotations
 
@@ -10,57 +10,219 @@ from pathlib import Path
 import pytest
 import torch
 
-from acclimate.data.benchmarks.imagenet_d import (
-    imagenet_d_classes,
-    imagenet_d_scoring,
-    label_of_output,
-    left_out,
-    mapping,
-)
-from acclimate.data.labels import labels_of_paths
+from acclimate.data import Scoring
+from acclimate.data.benchmarks import find_dataset
+from acclimate.data.benchmarks.imagenet_d import MAPS, label_map
+from acclimate.errors import AcclimateError
 from acclimate.metrics import Tally
 from acclimate.models import imagenet_classes
 
 PAGE = (Path(__file__).parents[3] / "docs/imagenet-d.md").read_text()
 IMAGENET = imagenet_classes()
 FIRST = [name.split(",")[0].strip() for name in IMAGENET.names]
+RELEASED, CURATED = map(label_map, MAPS)
 # tab:mapping: number of ImageNet classes -> number of ImageNet-D classes
 PAPER = {1: 102, 2: 32, 3: 13, 4: 3, 5: 5, 6: 1, 7: 1, 8: 2, 13: 1, 28: 2, 39: 1, 132: 1}
 
+both = pytest.mark.parametrize("labels", [RELEASED, CURATED], ids=MAPS)
 
-def folder_of(name: str) -> str | None:
+
+def class_of(name: str, labels=CURATED) -> str | None:
     """The ImageNet-D class an ImageNet class, given by its first name, counts as."""
     assert FIRST.count(name) == 1, name
-    label = int(label_of_output()[FIRST.index(name)])
-    return None if label < 0 else imagenet_d_classes().names[label]
+    label = int(labels.label_of_output[FIRST.index(name)])
+    return None if label < 0 else labels.names[label]
 
 
-def test_there_are_164_classes_out_of_345_folders():
-    names = [entry.name for entry in mapping()]
-    assert len(names) == 164
-    assert names == sorted(set(names))
-    assert not set(names) & set(left_out())
-    assert len({*names, *left_out()}) == 345
+def pairs_of(labels) -> dict[int, str]:
+    """The class of each output that has one."""
+    return {n: labels.names[at] for n, at in enumerate(labels.label_of_output.tolist()) if at >= 0}
+
+
+# Both maps.
+
+
+@both
+def test_there_are_164_classes_out_of_345_folders(labels):
+    assert len(labels.names) == 164 == find_dataset("imagenet-d").classes
+    assert list(labels.names) == sorted(set(labels.names))
+    folders = labels.label_of_folder
+    assert len(folders) == sum(len(entry.folders) for entry in labels.classes)
+    assert not set(folders) & set(labels.left_out)
+    assert len({*folders, *labels.left_out}) == 345
     # of the published folder names, sorted: a misspelt folder would find no images
-    spelling = hashlib.sha256("\n".join(sorted({*names, *left_out()})).encode()).hexdigest()
-    assert spelling.startswith("f54521e7f5d873bd")
+    every = sorted({*folders, *labels.left_out})
+    assert hashlib.sha256("\n".join(every).encode()).hexdigest().startswith("f54521e7f5d873bd")
 
 
-@pytest.mark.parametrize("entry", mapping(), ids=lambda entry: entry.name)
-def test_index_id_and_name_agree(entry):
-    assert entry.outputs
-    assert list(entry.outputs) == sorted(set(entry.outputs))
-    for index, id_, name in zip(entry.outputs, entry.output_ids, entry.output_names, strict=True):
-        assert (IMAGENET.ids[index], FIRST[index]) == (id_, name)
+@both
+def test_index_id_and_name_agree(labels):
+    for entry in labels.classes:
+        assert entry.outputs
+        assert list(entry.outputs) == sorted(set(entry.outputs))
+        rows = zip(entry.outputs, entry.output_ids, entry.output_names, strict=True)
+        for index, id_, name in rows:
+            assert (IMAGENET.ids[index], FIRST[index]) == (id_, name)
 
 
-def test_no_output_counts_twice():
-    counts = Counter(index for entry in mapping() for index in entry.outputs)
+@both
+def test_no_output_counts_twice(labels):
+    counts = Counter(index for entry in labels.classes for index in entry.outputs)
     assert [FIRST[index] for index, count in counts.items() if count > 1] == []
 
 
+@both
+def test_label_of_output_is_the_map(labels):
+    found = labels.label_of_output
+    assert found.shape == (1000,)
+    assert found.dtype == torch.int64
+    for label, entry in enumerate(labels.classes):
+        assert (found == label).nonzero().flatten().tolist() == list(entry.outputs)
+    assert int((found >= 0).sum()) == sum(len(entry.outputs) for entry in labels.classes)
+    found.fill_(0)  # a caller's change stays the caller's
+    assert int(labels.label_of_output[0]) == -1
+
+
+def test_a_map_that_is_not_there_is_named():
+    with pytest.raises(AcclimateError, match="unknown label map 'imagenet-e'; did you mean"):
+        label_map("imagenet-e")
+
+
+# The released map.
+
+
+def test_the_released_map_has_181_folders_and_464_outputs():
+    assert label_map() == RELEASED
+    assert len(RELEASED.label_of_folder) == 181
+    assert len(pairs_of(RELEASED)) == 464
+
+
+MERGED = """
+baseball_bat baseball, hot_tub bathtub, couch bed, swan bird, school_bus bus, police_car car,
+alarm_clock clock, keyboard computer, laptop computer, coffee_cup cup, mug cup, ceiling_fan fan,
+lollipop ice_cream, popsicle ice_cream, cell_phone telephone, pickup_truck truck, van truck
+"""
+
+
+def test_seventeen_folders_are_merged_into_the_class_of_another():
+    merged = dict(pair.split() for pair in MERGED.replace("\n", " ").strip().split(", "))
+    classes = {name: RELEASED.names[label] for name, label in RELEASED.label_of_folder.items()}
+    assert {name: kind for name, kind in classes.items() if name != kind} == merged
+    assert all(entry.name in entry.folders for entry in RELEASED.classes)
+    assert class_of("cellular telephone", RELEASED) == class_of("dial telephone", RELEASED)
+    assert "firetruck" in RELEASED.left_out
+    rows = re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?){2,}) \|$", PAGE, flags=re.MULTILINE)
+    listed = {name: tuple(re.findall(r"\w+", folders)) for name, folders in rows}
+    several = [entry for entry in RELEASED.classes if len(entry.folders) > 1]
+    assert listed == {entry.name: entry.folders for entry in several}
+    assert f"{len(several)} classes have several folders" in PAGE
+
+
+def test_its_lists_have_the_lengths_of_the_paper_without_their_repeats():
+    family = {entry.name: entry.outputs for entry in RELEASED.classes}
+    assert family["snake"] == tuple(range(52, 69))  # 28 in the paper
+    assert family["monkey"] == tuple(range(365, 385))  # 28
+    assert len(family["bird"]) == 38  # 39
+    assert family["dog"] == (*range(151, 269), 275, 537)  # 132
+
+
+# What differs.
+
+MERGED_CLASS = {
+    "bird": "black swan",
+    "telephone": "cellular telephone",
+    "computer": "computer keyboard, laptop, notebook",
+    "truck": "pickup",
+    "bus": "school bus",
+    "bed": "studio couch",
+    "ice_cream": "ice lolly",
+}
+OTHER_CLASS = {
+    "drake": ("bird", "duck"),
+    "red-breasted merganser": ("bird", "duck"),
+    "fire engine": ("truck", "firetruck"),
+    "freight car": ("car", "train"),
+    "passenger car": ("car", "train"),
+    "liner": ("ocean", "cruise_ship"),
+    "police van": ("car", "van"),
+}
+RELEASED_ALONE = """
+mud turtle sea_turtle, Komodo dragon dragon, harvestman spider, tick spider, platypus duck,
+koala bear, dugong whale, African hunting dog dog, cougar lion, lacewing mosquito,
+dragonfly mosquito, damselfly butterfly, hare rabbit, orangutan monkey, Madagascar cat monkey,
+airship airplane, prison house, beer bottle wine_bottle, car mirror car, dogsled dog,
+Dutch oven oven, feather boa feather, golf ball golf_club, harmonica harp, horse cart horse,
+knee pad knee, lampshade floor_lamp, measuring cup cup, mosquito net mosquito, mouse computer,
+ocarina potato, piggy bank pig, pirate cruise_ship, radio telescope radio, seat belt belt,
+shoe shop shoe, spider web spider, streetcar car, tennis ball tennis_racquet, hot pot hot_dog,
+ballplayer baseball, buckeye horse, ear ear, toilet tissue toilet
+"""
+CURATED_ALONE = """
+tusker elephant, white stork bird, pelican bird, sorrel horse, ram sheep, crib bed,
+four-poster bed, sombrero hat, convertible car, jeep car, cleaver knife, sandal shoe,
+coffee mug mug, desk table, electric locomotive train, minivan van, pay-phone telephone,
+moving van van, tub bathtub, viaduct bridge, throne chair, hamper basket, bolete mushroom
+"""
+
+
+def listed(text: str) -> dict[str, str]:
+    return dict(each.rsplit(" ", 1) for each in text.replace("\n", " ").strip().split(", "))
+
+
+def test_folders_that_one_map_has():
+    released, curated = set(RELEASED.label_of_folder), set(CURATED.label_of_folder)
+    assert curated - released == {"firetruck"}
+    alone = """alarm_clock baseball_bat belt ceiling_fan coffee_cup dragon ear feather floor_lamp
+        golf_club hot_tub house knee lollipop mosquito ocean oven police_car"""
+    assert released - curated == set(alone.split())
+
+
+def test_outputs_of_another_class():
+    released, curated = pairs_of(RELEASED), pairs_of(CURATED)
+    folders = RELEASED.label_of_folder
+    apart = {n for n in released.keys() & curated.keys() if released[n] != curated[n]}
+    merged = {
+        n for n in apart if RELEASED.names[folders.get(curated[n], -1)] == released[n]
+        and curated[n] in folders
+    }  # fmt: skip
+    assert {FIRST[n]: released[n] for n in merged} == {
+        name: kind for kind, names in MERGED_CLASS.items() for name in names.split(", ")
+    }
+    assert {FIRST[n]: (released[n], curated[n]) for n in apart - merged} == OTHER_CLASS
+
+
+def test_outputs_that_one_map_knows():
+    for name, kind in listed(RELEASED_ALONE).items():
+        assert (class_of(name, RELEASED), class_of(name)) == (kind, None), name
+    for name, kind in listed(CURATED_ALONE).items():
+        assert (class_of(name, RELEASED), class_of(name)) == (None, kind), name
+
+
+def test_the_page_counts_what_differs():
+    released, curated = pairs_of(RELEASED), pairs_of(CURATED)
+    folders = [set(each.label_of_folder) for each in (RELEASED, CURATED)]
+    shared = released.keys() & curated.keys()
+    same = sum(released[n] == curated[n] for n in shared)
+    merged, other = sum(len(names.split(", ")) for names in MERGED_CLASS.values()), len(OTHER_CLASS)
+    assert same + merged + other == len(shared)
+    rows = [
+        len(folders[0] & folders[1]), len(folders[0] - folders[1]), len(folders[1] - folders[0]),
+        len(shared), same, merged, other, len(released) - len(shared), len(curated) - len(shared),
+    ]  # fmt: skip
+    table = PAGE.split("## What differs, and why")[1].split("```")[0]
+    assert [int(number) for number in re.findall(r"\| (\d+) \|$", table, flags=re.M)] == rows
+    heads = re.findall(r"^\| `(imagenet-d\S*)` .* \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, flags=re.M)
+    assert heads == [
+        (name, str(len(each.label_of_folder)), "164", str(len(pairs_of(each))))
+        for name, each in zip(MAPS, (RELEASED, CURATED), strict=True)
+    ]
+
+
+# Our own map.
+
+
 def test_what_the_names_alone_do_not_say_has_a_reason():
-    for entry in mapping():
+    for entry in CURATED.classes:
         named = entry.name.replace("_", " ").replace("-", " ").casefold()
         synonyms = IMAGENET.names[entry.outputs[0]].casefold()
         if len(entry.outputs) > 1 or named not in synonyms:
@@ -69,7 +231,7 @@ def test_what_the_names_alone_do_not_say_has_a_reason():
 
 def test_classes_named_in_reasons_exist():
     cited = 0
-    for why in left_out().values():
+    for why in CURATED.left_out.values():
         for words, index in re.findall(r"([\w' -]+?) \((\d+)\)", why):
             assert FIRST[int(index)].casefold() in words.casefold(), why
             cited += 1
@@ -77,7 +239,7 @@ def test_classes_named_in_reasons_exist():
 
 
 def test_families():
-    family = {entry.name: entry.outputs for entry in mapping()}
+    family = {entry.name: entry.outputs for entry in CURATED.classes}
     assert family["dog"] == tuple(range(151, 269))
     assert family["snake"] == tuple(range(52, 69))
     assert family["monkey"] == tuple(range(370, 383))
@@ -98,7 +260,7 @@ chimpanzee, siamang, Madagascar cat, cougar, harmonica, hot pot
 
 @pytest.mark.parametrize("name", NO_CLASS.replace("\n", " ").strip().split(", "))
 def test_known_mistakes_are_not_in_the_map(name):
-    assert folder_of(name) is None
+    assert class_of(name) is None
 
 
 FOLDERS = {
@@ -125,56 +287,49 @@ FOLDERS = {
     [(name, folder) for folder, names in FOLDERS.items() for name in names.split(", ")],
 )
 def test_easily_mistaken_classes_map_to_the_right_folder(name, folder):
-    assert folder_of(name) == folder
+    assert class_of(name) == folder
 
 
-def test_label_of_output_is_the_map():
-    labels = label_of_output()
-    assert labels.shape == (1000,)
-    assert labels.dtype == torch.int64
-    for label, entry in enumerate(mapping()):
-        assert (labels == label).nonzero().flatten().tolist() == list(entry.outputs)
-    assert int((labels >= 0).sum()) == sum(len(entry.outputs) for entry in mapping())
-    labels.fill_(0)  # a caller's change stays the caller's
-    assert int(label_of_output()[603]) == -1
-
-
-def test_images_in_folders_are_scored_through_the_map():
-    labels, _ = labels_of_paths(["dog/a.jpg", "horse/b.jpg", "t-shirt/c.jpg"], imagenet_d_classes())
+@both
+def test_predictions_are_scored_over_all_outputs(labels):
+    truth = torch.tensor([labels.names.index(name) for name in ("dog", "horse", "t-shirt")])
+    horse = labels.classes[int(truth[1])].outputs[0]
     logits = torch.zeros(3, 1000)
-    logits[[0, 1, 2], [268, 603, 610]] = 9.0  # Mexican hairless, horse cart, jersey
+    logits[1, horse] = 8.0  # right, but second to a tench, which no map knows
+    logits[[0, 1, 2], [268, 0, 610]] = 9.0  # Mexican hairless, tench, jersey
     tally = Tally()
-    tally.update(logits, labels=labels, scoring=imagenet_d_scoring())
+    tally.update(logits, labels=truth, scoring=Scoring(label_of=labels.label_of_output))
     assert tally.scores().error == pytest.approx(100 / 3)
 
 
-def test_the_page_shows_both_histograms():
-    ours = Counter(len(entry.outputs) for entry in mapping())
-    table = {
-        int(n): (int(a), int(b)) for n, a, b in re.findall(r"\| (\d+) \| (\d+) \| (\d+) \|", PAGE)
-    }
-    assert table == {n: (PAPER.get(n, 0), ours.get(n, 0)) for n in sorted({*PAPER, *ours})}
-    sums = dict(re.findall(r"^\| (folders|pairs) \| (\d+ \| \d+) \|$", PAGE, flags=re.MULTILINE))
-    assert sums == {
-        "folders": f"{sum(PAPER.values())} | {sum(ours.values())}",
-        "pairs": f"{sum(n * f for n, f in PAPER.items())} | {sum(n * f for n, f in ours.items())}",
-    }
+def test_the_page_shows_the_histograms():
+    columns = [PAPER, *(Counter(len(e.outputs) for e in m.classes) for m in (RELEASED, CURATED))]
+    rows = re.findall(r"^\| (\d+|classes|pairs) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, flags=re.M)
+    sizes = sorted({size for column in columns for size in column})
+    assert [list(map(int, row[1:])) for row in rows] == [
+        *([column.get(size, 0) for column in columns] for size in sizes),
+        [sum(column.values()) for column in columns],
+        [sum(size * count for size, count in column.items()) for column in columns],
+    ]
+    assert [row[0] for row in rows] == [*map(str, sizes), "classes", "pairs"]
 
 
 def test_the_pages_words_follow_from_the_file():
-    doubtful = {entry.name for entry in mapping() if "Doubtful" in entry.why}
+    doubtful = {entry.name for entry in CURATED.classes if "Doubtful" in entry.why}
     listed = PAGE.split("**Doubtful, kept.**")[1].split("True, but")[0]
     assert set(re.findall(r"`([\w-]+)`", listed)) == doubtful
-    lacking = [name for name, why in left_out().items() if "selection lacks" in why]
-    right = len(mapping()) + len(lacking)
-    assert f"{right} have a right or close answer" in PAGE
-    assert f"The\nother {len(lacking)} (" in PAGE
-    for name in re.findall(r"`([\w-]+)`", PAGE.split("**Ambiguous.**")[1].split("are")[0]):
-        assert name in left_out()
+    lacking = [name for name, why in CURATED.left_out.items() if "selection lacks" in why]
+    right = len(CURATED.classes) + len(lacking)
+    assert f"{right} have a right or close class" in PAGE
+    assert f"The other {len(lacking)} (" in PAGE
+    (without,) = re.findall(r"((?:`\w+`(?:, | and )?)+) are left out:", PAGE)
+    assert set(re.findall(r"\w+", without)) - {"and"} <= set(CURATED.left_out)
 
 
-def test_the_pages_example_runs(capsys):
-    (source,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-    exec(compile(source, "docs/imagenet-d.md", "exec"), {})
+def test_the_pages_examples_run(capsys):
+    for source in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
+        exec(compile(source, "docs/imagenet-d.md", "exec"), {})
     printed = capsys.readouterr().out
     assert printed.count("images=500") == 4
+    assert "36 terrapin: sea_turtle (released), - (curated)\n" in printed
+    assert printed.count("(curated)") == 9 + 7 + 64 + 53

@@ -51,6 +51,7 @@ class ClassFolders:
     each: int | None = None  # how many in each class, where all have as many
     scoring: Scoring | None = None
     named: bool = True  # by names of classes, not by their indices
+    classes: tuple[str, ...] | None = None  # by label, where these are not the folders' names
     others: Collection[str] = ()  # folders that may be there too, and are left out
 
     def check(self, request: Request) -> dict[str, Listing]:
@@ -73,7 +74,7 @@ class ClassFolders:
             self.base,
             names,
             labels,
-            class_names=tuple(found) if self.named else None,
+            class_names=(self.classes or tuple(found)) if self.named else None,
             scoring=self.scoring,
         )
 
@@ -105,21 +106,20 @@ def _check_classes(
 ) -> None:
     """Refuse folders that are no class, whose images would have no label, and missing ones."""
     wanted = dict.fromkeys(expected)
-    what = f"classes of {request.dataset.name}"
+    what = f"{len(wanted)} class folders of {request.dataset.name}"
     unknown = sorted(set(folders) - set(wanted))
     if len(unknown) == len(folders):
-        request.refuse(f"expected a folder for each of the {len(wanted)} {what} in {base}")
+        request.refuse(f"expected the {what} in {base}")
     if unknown:
         raise AcclimateError(
-            f"{len(unknown)} of {len(folders)} folders in {base} are none of the {len(wanted)} "
-            f"{what}: {some(unknown)}; expected names such as {some(list(wanted), 2)}. Move them "
-            "away, or choose the data set that has them"
+            f"{len(unknown)} of {len(folders)} folders in {base} are none of the {what}: "
+            f"{some(unknown)}; expected names such as {some(list(wanted), 2)}. Move them away, or "
+            "choose the data set that has them"
         )
     absent = [name for name in wanted if name not in set(folders)]
     if absent:
         request.object_to(
-            f"expected a folder for each of the {len(wanted)} {what} in {base}, but "
-            f"{len(absent)} are missing: {some(absent)}"
+            f"expected the {what} in {base}, but {len(absent)} are missing: {some(absent)}"
         )
 
 
