@@ -130,7 +130,12 @@ def bring_code(config: Path, *, of: str, **plain: str) -> Path:
     ("of", "kind"), [("AutoConfig", "mine"), ("AutoModelForImageClassification", "bert")]
 )
 def test_code_of_a_repository_is_never_run_nor_asked_about(
-    transformers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Any, of: str, kind: str
+    transformers: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Any,
+    of: str,
+    kind: str,
 ) -> None:
     resnet(transformers).save_pretrained(tmp_path)
     ran = bring_code(tmp_path / "config.json", of=of, model_type=kind)

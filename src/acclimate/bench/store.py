@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from acclimate import reading
 from acclimate.bench.job import SEQUENCES, STATIONARY, Job
 from acclimate.bench.record import Result, plain
 from acclimate.data.shift import group_of
@@ -389,10 +390,7 @@ def export_all(results: Sequence[Result], paths: Sequence[str | Path]) -> list[P
 
 def read_json(path: str | Path) -> list[Result]:
     """The results of a JSON file that :func:`export` wrote."""
-    try:
-        found = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise AcclimateError(f"cannot read results from {path}: {error}") from error
+    found = reading.read_json(Path(path).expanduser())
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise AcclimateError(f"expected results that were exported as JSON, got {path}")
     version, results = found.get("version"), found.get("results")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import tarfile
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from acclimate.data.files import EXTENSIONS, EncodedSource
 from acclimate.data.labels import ClassList, Labels, check_labels, labels_of_paths
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
+from acclimate.reading import parse_json
 
 __all__ = ["ShardSource", "expand_shards"]
 
@@ -174,10 +174,10 @@ def _label(path: Path, key: str, files: dict[str, tarfile.TarInfo]) -> int:
     try:
         if kind == "cls":
             return int(content)
-        label = json.loads(content).get("label", -1)
+        label = parse_json(content.decode(), path).get("label", -1)
         if type(label) is not int:
             raise ValueError(f"label {label!r}")
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, AttributeError, AcclimateError) as error:
         wanted = "a class index" if kind == "cls" else 'a class index as "label"'
         raise AcclimateError(
             f"expected {wanted} in {key}.{kind} of {path}, got {content[:40]!r}"
