@@ -1,15 +1,18 @@
-"""JSON, YAML and text from files that anyone may have written: with limits, and clear errors."""
+"""JSON, YAML, CSV and text from files anyone may have written: with limits, and clear errors."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from acclimate.errors import AcclimateError
+from acclimate.text import plain_cell
 
-__all__ = ["parse_json", "read_json", "read_object", "read_text", "read_yaml"]
+__all__ = ["parse_json", "read_csv", "read_json", "read_object", "read_text", "read_yaml"]
 
 LARGEST = 2**28
 """Bytes of a file."""
@@ -89,6 +92,19 @@ def read_object(path: Path, *keys: str, hint: str = "") -> dict[str, Any]:
         if key not in value:
             raise AcclimateError(f"expected {key!r} in {path}, got none{hint or _DAMAGED}")
     return value
+
+
+def read_csv(path: Path, *columns: str) -> list[dict[str, str]]:
+    """The rows of a CSV file that `acclimate.files.csv_writer` wrote, all with these columns."""
+    text = read_text(path, largest=16 * LARGEST, errors="surrogateescape")
+    try:
+        head, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+        found = [dict(zip(head, map(plain_cell, row), strict=True)) for row in rows]
+    except (csv.Error, ValueError) as error:
+        raise AcclimateError(f"expected a table in {path}, got: {error}{_DAMAGED}") from error
+    if missing := [column for column in columns if column not in head]:
+        raise AcclimateError(f"expected the column {missing[0]!r} in {path}, got none{_DAMAGED}")
+    return found
 
 
 def read_yaml(path: Path, *, hint: str = "") -> Any:

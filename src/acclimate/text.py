@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = [
     "DEFAULTS",
@@ -14,6 +15,8 @@ __all__ = [
     "VerdictWord",
     "counted",
     "option_words",
+    "plain_cell",
+    "spreadsheet_cell",
     "titled_rows",
     "value_word",
 ]
@@ -69,3 +72,24 @@ def option_words(
     ('epochs=5, optimizer.lr=0.001', 'none')
     """
     return between.join(f"{name}={value_word(value)}" for name, value in options) or none
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """A value for a CSV file: an apostrophe before what a spreadsheet would take for a formula.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell("cat.png"), spreadsheet_cell(-1.5)
+    ("'=1+1", 'cat.png', -1.5)
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def plain_cell(cell: str) -> str:
+    """What :func:`spreadsheet_cell` made a cell of.
+
+    >>> [plain_cell(spreadsheet_cell(name)) for name in ("=1+1", "'=1+1", "'a'")]
+    ['=1+1', "'=1+1", "'a'"]
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +19,7 @@ from acclimate.bench.job import SEQUENCES, STATIONARY, Job
 from acclimate.bench.record import Result, plain
 from acclimate.data.shift import group_of
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.files import Writer, text_writer, write_files
+from acclimate.files import Writer, csv_writer, text_writer, write_files
 
 if TYPE_CHECKING:
     import pandas
@@ -411,9 +409,7 @@ def _to_json(results: Sequence[Result]) -> Writer:
 
 
 def _to_csv(results: Sequence[Result]) -> Writer:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([list(COLUMNS), *map(row_of, results)])
-    return text_writer(text.getvalue())
+    return csv_writer([list(COLUMNS), *map(row_of, results)])
 
 
 def _to_parquet(results: Sequence[Result]) -> Writer:
