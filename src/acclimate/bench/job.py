@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from acclimate.data.shift import Group, Shift
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.files import file_sha256
 
 __all__ = [
     "SEQUENCES",
@@ -57,11 +58,7 @@ class Weights:
 @functools.lru_cache(maxsize=256)
 def _sha256(file: Path, size: int, changed: int) -> str:
     """Size and time of change are arguments so that another file is read anew."""
-    total = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            total.update(block)
-    return total.hexdigest()
+    return file_sha256(file)
 
 
 STATIONARY = "stationary"
