@@ -66,6 +66,8 @@ def show_warnings_plainly() -> Iterator[None]:
     """Print our warnings, each once, without file and line; other libraries' as usual."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", AcclimateWarning)
+        # Pillow's, of an image that we leave out and name ourselves.
+        warnings.filterwarnings("ignore", message="Image size .* exceeds limit of")
         others = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
