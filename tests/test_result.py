@@ -26,7 +26,7 @@ from torch import nn
 import acclimate
 from acclimate.adaptation.folder import RunFolder
 from acclimate.data.digits import PREPROCESSING, digits
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard.verdict import Verdict
 from acclimate.models.networks.digits import load_digits_model
 from acclimate.result import AdaptationResult, RunRecord
@@ -231,6 +231,24 @@ def test_names_that_a_spreadsheet_would_take_for_formulas_are_quoted(result, tmp
     assert [row["image"] for row in rows[:3]] == ["'=cmd|' /C calc'!A1", "'+1", names[2]]
     assert {row["name"] for row in rows if row["class"] == "0"} == {"'=2+2"}
     assert AdaptationResult.load(tmp_path, load_digits_model().model).names == names
+
+
+def test_all_images_that_were_left_out_are_named_in_the_files(tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number, image in enumerate(IMAGES[:4]):
+        Image.fromarray(image).save(photos / f"{number}.png")
+    for number in range(5):
+        (photos / f"broken{number}.png").write_bytes(b"x")
+    (photos / os.fsdecode(b"\xff.heic")).write_bytes(b"x")
+    with pytest.warns(AcclimateWarning, match="6 of 10 images"):
+        result = adapt(photos, out=tmp_path / "out")
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert (summary["skipped"], len(summary["left_out"])) == (6, 6)
+    assert summary["left_out"][4] == {"name": "broken4.png", "reason": "not an image"}
+    again = AdaptationResult.load(tmp_path / "out", load_digits_model().model)
+    assert list(again.left_out) == list(result.left_out)
+    assert list(again.left_out)[5].name == os.fsdecode(b"\xff.heic")
 
 
 # Damage.

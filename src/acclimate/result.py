@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.checkpoint import read_tensors, tensors_writer
+from acclimate.data.base import Skipped
 from acclimate.errors import AcclimateError
 from acclimate.files import Writer, csv_writer, file_sha256, json_writer, write_files
 from acclimate.guard.guard import Guard
@@ -112,7 +113,8 @@ class AdaptationResult:
     """The adapted model and everything there is to know about how it was made.
 
     ``model`` is the plain model, in ``eval()``; ``predictions`` are the classes it predicts, one
-    per image, ``confidence`` their probabilities, ``names`` the images. ``record`` says what the
+    per image, ``confidence`` their probabilities, ``names`` the images; ``left_out`` names those
+    that were skipped, and why. ``record`` says what the
     run depended on: versions, seed, checksums of weights and images.
     """
 
@@ -126,6 +128,7 @@ class AdaptationResult:
     class_names: Sequence[str] | None = None
     skipped: int = 0
     notes: list[str] = field(default_factory=list)
+    left_out: Sequence[Skipped] = ()
 
     def __repr__(self) -> str:
         """A few lines: the model's weights and the predictions would fill the screen."""
@@ -202,6 +205,8 @@ class AdaptationResult:
                 f"{folder} holds the result of another run; choose another, or overwrite=True"
             )
         summary = {**self.summary(), "recipe": self.recipe.to_dict(), "run": run}
+        if self.left_out:
+            summary["left_out"] = [asdict(skipped) for skipped in self.left_out]
         files = {
             MODEL: tensors_writer(tensors_of(self.model)),
             PREDICTIONS: csv_writer(self._predictions()),
@@ -248,6 +253,7 @@ class AdaptationResult:
                 names=[row["image"] for row in rows],
                 skipped=summary["skipped"],
                 notes=summary["notes"],
+                left_out=[Skipped(**skipped) for skipped in summary.get("left_out", [])],
                 record=record,
             )
         except (OSError, AcclimateError) as error:
