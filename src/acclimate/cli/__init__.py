@@ -29,6 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AcclimateError as error:
         print(f"acclimate: {error}", file=sys.stderr)
         return USER_ERROR
+    except SystemExit as error:  # no command of ours ends so: its status would be taken for ours
+        print(
+            f"acclimate: code of the model or recipe ended the program (sys.exit({error.code!r})); "
+            "expected it to return, or to raise an error",
+            file=sys.stderr,
+        )
+        return USER_ERROR
     except KeyboardInterrupt:
         print(f"acclimate: interrupted{_resuming(args)}", file=sys.stderr)
         return INTERRUPTED
