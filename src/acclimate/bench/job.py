@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from acclimate.data.shift import Group, Shift
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import file_sha256
+from acclimate.text import plain_name
 
 __all__ = [
     "SEQUENCES",
@@ -280,6 +281,8 @@ def _check(job: Job) -> None:
         value = getattr(job, name)
         if not isinstance(value, str) or not value:
             raise AcclimateError(f"expected a name as the {name} of a job, got {value!r}")
+        if name != "model":  # which may be a folder: hf:../finetuned
+            plain_name(f"{name} of a job", value)
     for name, least in (("seed", 0), ("images", 1), ("batch_size", 1)):
         value = getattr(job, name)
         if value is None and name != "seed":

@@ -39,6 +39,7 @@ from acclimate.data.shifted import JPEG_QUALITY, check_sides
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import held, json_writer, write_files
 from acclimate.reading import read_object
+from acclimate.text import plain_name
 
 __all__ = ["Written", "check_call", "choose_shifts", "write_corrupted"]
 
@@ -318,7 +319,7 @@ class _JpegStore:
 
 def _jpeg_files(source: ImageSource) -> list[str]:
     """A file for each image: by its own name, or by its index in the folder of its label."""
-    own = [PurePosixPath(name) for name in source.names]
+    own = [PurePosixPath(plain_name("file of an image", name)) for name in source.names]
     if all(path.suffix.lower() in EXTENSIONS for path in own):
         stems = [str(path.with_suffix("")) for path in own]
         # a.png and a.jpg would both become a.JPEG
