@@ -79,3 +79,17 @@ def test_what_is_no_file_is_written_to_and_not_replaced():
     nowhere = Path(os.devnull)
     write_file(nowhere, b"gone")
     assert nowhere.is_char_device()
+
+
+def test_folders_are_synced_after_files_got_their_names(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(handle):
+        synced.append((Path(os.readlink(f"/proc/self/fd/{handle}")).name, names(tmp_path)))
+
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("needs /proc")
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_files({tmp_path / "a.txt": text_writer("a"), tmp_path / "b.txt": text_writer("b")})
+    assert [name for name, _ in synced] == [".a.txt.partial", ".b.txt.partial", tmp_path.name]
+    assert synced[-1][1] == ["a.txt", "b.txt"]

@@ -26,7 +26,7 @@ from torch import nn
 import acclimate
 from acclimate.adaptation.folder import RunFolder
 from acclimate.data.digits import PREPROCESSING, digits
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard.verdict import Verdict
 from acclimate.models.networks.digits import load_digits_model
 from acclimate.result import AdaptationResult, RunRecord
@@ -205,7 +205,7 @@ def test_another_architecture_or_no_result_is_refused(result, tmp_path):
     (tmp_path / "summary.json").unlink()
     with pytest.raises(AcclimateError, match="does not hold a finished result"):
         AdaptationResult.load(tmp_path, load_digits_model().model)
-    with pytest.raises(AcclimateError, match="could not read"):
+    with pytest.raises(AcclimateError, match="does not hold a finished result: cannot read"):
         AdaptationResult.load(tmp_path / "nowhere", load_digits_model().model)
 
 
@@ -213,6 +213,7 @@ def test_odd_file_names_come_back_as_they_were(tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
     odd = ['a,"b".png', "zwölf.png", "line\nbreak.png", os.fsdecode(b"\xff.png")]
+    odd += ["return\r.png", "both\r\n.png", "=1+1.png", "'=1+1.png", "@a.png", "-1.png", "'a'.png"]
     for name, image in zip(odd, IMAGES, strict=False):
         try:
             Image.fromarray(image).save(photos / name)
@@ -221,6 +222,91 @@ def test_odd_file_names_come_back_as_they_were(tmp_path):
     result = adapt(photos, out=tmp_path / "out")
     assert sorted(result.names) == sorted(odd)
     assert list(adapt(photos, out=tmp_path / "out").names) == list(result.names)
+
+
+def test_names_that_a_spreadsheet_would_take_for_formulas_are_quoted(result, tmp_path):
+    names = ["=cmd|' /C calc'!A1", "+1", *list(result.names)[2:]]
+    replace(result, names=names, class_names=["=2+2", *map(str, range(1, 10))]).save(tmp_path)
+    rows = list(csv.DictReader((tmp_path / "predictions.csv").open(newline="")))
+    assert [row["image"] for row in rows[:3]] == ["'=cmd|' /C calc'!A1", "'+1", names[2]]
+    assert {row["name"] for row in rows if row["class"] == "0"} == {"'=2+2"}
+    assert AdaptationResult.load(tmp_path, load_digits_model().model).names == names
+
+
+def test_all_images_that_were_left_out_are_named_in_the_files(tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number, image in enumerate(IMAGES[:4]):
+        Image.fromarray(image).save(photos / f"{number}.png")
+    for number in range(5):
+        (photos / f"broken{number}.png").write_bytes(b"x")
+    (photos / os.fsdecode(b"\xff.heic")).write_bytes(b"x")
+    with pytest.warns(AcclimateWarning, match="6 of 10 images"):
+        result = adapt(photos, out=tmp_path / "out")
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert (summary["skipped"], len(summary["left_out"])) == (6, 6)
+    assert summary["left_out"][4] == {"name": "broken4.png", "reason": "not an image"}
+    again = AdaptationResult.load(tmp_path / "out", load_digits_model().model)
+    assert list(again.left_out) == list(result.left_out)
+    assert list(again.left_out)[5].name == os.fsdecode(b"\xff.heic")
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "predictions.csv", "history.json"])
+def test_a_changed_byte_of_a_finished_run_is_found(result, name, tmp_path):
+    result.save(tmp_path)
+    content = bytearray((tmp_path / name).read_bytes())
+    content[-20] ^= 1
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(AcclimateError, match=rf"expected the sha256 \w+… of {name}, got .*damaged"):
+        AdaptationResult.load(tmp_path, load_digits_model().model)
+
+
+def without_hashes(folder: Path) -> None:
+    """Make a result like those of 0.1."""
+    summary = json.loads((folder / "summary.json").read_text())
+    del summary["sha256"]
+    (folder / "summary.json").write_text(json.dumps(summary))
+
+
+def test_results_without_hashes_still_load(result, tmp_path):
+    result.save(tmp_path)
+    without_hashes(tmp_path)
+    again = AdaptationResult.load(tmp_path, load_digits_model().model)
+    assert torch.equal(again.predictions, result.predictions)
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "null", "3", "{}", "[" * 10_000, "\0", '{"run": []}', ""]
+)
+@pytest.mark.parametrize("name", ["summary.json", "history.json", "predictions.csv"])
+def test_a_damaged_file_is_a_clear_error(result, name, content, tmp_path):
+    result.save(tmp_path)
+    without_hashes(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(AcclimateError, match="does not hold a finished result: "):
+        AdaptationResult.load(tmp_path, load_digits_model().model)
+
+
+@pytest.mark.parametrize("row", ["1,2", 'a,"b', "a.png,cat,0.5", "a,1,2,3,4", "a,1,b,high"])
+def test_a_damaged_row_of_predictions_is_a_clear_error(result, row, tmp_path):
+    result.save(tmp_path)
+    without_hashes(tmp_path)
+    with (tmp_path / "predictions.csv").open("a") as file:
+        file.write(row + "\n")
+    with pytest.raises(AcclimateError, match="does not hold a finished result: "):
+        AdaptationResult.load(tmp_path, load_digits_model().model)
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "3", "{}", '{"versions": null}', "["])
+@pytest.mark.parametrize("name", ["run.json", "summary.json"])
+def test_a_folder_whose_record_is_damaged_is_not_resumed(name, content, tmp_path):
+    adapt(out=tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(AcclimateError, match=rf"{name}|holds another run|finished result"):
+        adapt(out=tmp_path)
 
 
 def test_models_with_tied_weights_are_saved_whole(tmp_path):

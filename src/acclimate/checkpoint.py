@@ -16,6 +16,7 @@ from torch import Tensor
 
 from acclimate.errors import AcclimateError
 from acclimate.files import Writer
+from acclimate.reading import parse_json
 
 __all__ = ["fingerprint", "read_record", "read_tensors", "tensors_writer"]
 
@@ -52,7 +53,10 @@ def read_record(path: Path) -> dict[str, Any]:
 def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     try:
         with safe_open(path, framework="pt") as file:
-            yield file, json.loads((file.metadata() or {}).get("record", "{}"))
+            record = parse_json((file.metadata() or {}).get("record", "{}"), path)
+            if not isinstance(record, dict):
+                raise ValueError(f"expected a record, got {record!r:.40}")
+            yield file, record
     except (OSError, SafetensorError, ValueError) as error:
         raise AcclimateError(f"could not read {path}: {error}") from error
 

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from safetensors import SafetensorError
 
 from acclimate.errors import AcclimateError
+from acclimate.text import spreadsheet_cell
 
-__all__ = ["Writer", "held", "json_writer", "remove_partial", "text_writer", "write_files"]
+__all__ = [
+    "Writer",
+    "csv_writer",
+    "file_sha256",
+    "held",
+    "json_writer",
+    "remove_partial",
+    "text_writer",
+    "write_files",
+]
 
 Writer = Callable[[Path], None]
 """Fills the file at a path."""
@@ -23,7 +36,8 @@ Writer = Callable[[Path], None]
 def write_files(files: Mapping[Path, Writer]) -> None:
     """Write some files, all or none: a full disk leaves those that were there before.
 
-    Each is written beside its place; when all are on the disk they are renamed, in order.
+    Each is written beside its place; when all are on the disk they are renamed, in order, and then
+    the folders are synced, without which the names could be lost with the power.
     """
     partial = {path: path.with_name(f".{path.name}.partial") for path in files}
     path = Path()
@@ -35,6 +49,8 @@ def write_files(files: Mapping[Path, Writer]) -> None:
             partial[path].chmod(_mode(path))  # safetensors' are for their owner alone
         for path in files:
             os.replace(partial[path], path)
+        for folder in {path.parent for path in files}:
+            _sync(folder)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         kept = "; the previous one is untouched" if path.exists() else ""
@@ -42,6 +58,25 @@ def write_files(files: Mapping[Path, Writer]) -> None:
     finally:
         for temporary in partial.values():
             temporary.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Bring the names in a folder to the disk, where a system can do that."""
+    with suppress(OSError):  # Windows opens no folders, and some network disks sync none
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file, in hex."""
+    total = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
 
 
 def _mode(path: Path) -> int:
@@ -71,6 +106,15 @@ def text_writer(text: str) -> Writer:
 def json_writer(value: Any) -> Writer:
     """A JSON file."""
     return text_writer(json.dumps(value, indent=2) + "\n")
+
+
+def csv_writer(rows: Iterable[Sequence[Any]]) -> Writer:
+    """A CSV file that a spreadsheet shows as it is; `acclimate.reading.read_csv` reads it back."""
+    lines: list[str] = []
+    # Python before 3.13 quotes a carriage return only where it is part of the end of a line.
+    each = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
+    csv.writer(each, lineterminator="\r\n").writerows(map(spreadsheet_cell, row) for row in rows)
+    return text_writer("".join(lines))
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def call_found(function: Callable[[], Any], name: str) -> Any:
             return function()
     except AcclimateError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         failed = f"{type(error).__name__}: {error}"
         raise AcclimateError(f"{name}, called without arguments, failed: {failed}") from error
 
@@ -136,7 +136,7 @@ def _import(name: str) -> ModuleType:
             if own
             else f"{name} could not be imported: {error}"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise AcclimateError(
             f"{name} could not be imported: {type(error).__name__}: {error}"
         ) from error

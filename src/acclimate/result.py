@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.checkpoint import read_tensors, tensors_writer
+from acclimate.data.base import Skipped
 from acclimate.errors import AcclimateError
-from acclimate.files import json_writer, text_writer, write_files
+from acclimate.files import Writer, csv_writer, file_sha256, json_writer, write_files
 from acclimate.guard.guard import Guard
 from acclimate.guard.history import History
 from acclimate.guard.verdict import Verdict
 from acclimate.methods import Recipe
 from acclimate.parts.adapters import NAME
+from acclimate.reading import read_csv, read_object
 from acclimate.text import Keep, Score, Speed, titled_rows
 
 __all__ = [
@@ -104,10 +104,7 @@ def stored_run(folder: Path) -> dict[str, Any] | None:
     """The record, in plain values, of the run whose finished result a folder holds, if any."""
     if not (folder / SUMMARY).exists():
         return None
-    try:
-        record: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["run"]
-    except (OSError, ValueError, KeyError) as error:
-        raise AcclimateError(f"cannot read {folder / SUMMARY}: {error}") from error
+    record: dict[str, Any] = read_object(folder / SUMMARY, "run")["run"]
     return record
 
 
@@ -116,7 +113,8 @@ class AdaptationResult:
     """The adapted model and everything there is to know about how it was made.
 
     ``model`` is the plain model, in ``eval()``; ``predictions`` are the classes it predicts, one
-    per image, ``confidence`` their probabilities, ``names`` the images. ``record`` says what the
+    per image, ``confidence`` their probabilities, ``names`` the images; ``left_out`` names those
+    that were skipped, and why. ``record`` says what the
     run depended on: versions, seed, checksums of weights and images.
     """
 
@@ -130,6 +128,7 @@ class AdaptationResult:
     class_names: Sequence[str] | None = None
     skipped: int = 0
     notes: list[str] = field(default_factory=list)
+    left_out: Sequence[Skipped] = ()
 
     def __repr__(self) -> str:
         """A few lines: the model's weights and the predictions would fill the screen."""
@@ -205,58 +204,94 @@ class AdaptationResult:
             raise AcclimateError(
                 f"{folder} holds the result of another run; choose another, or overwrite=True"
             )
-        write_files(
-            {
-                folder / MODEL: tensors_writer(tensors_of(self.model)),
-                folder / PREDICTIONS: text_writer(self._predictions_csv()),
-                folder / HISTORY: json_writer(self.history.to_dict()),
-                folder / RECORD: json_writer(run),
-                # Last: it marks the result as whole.
-                folder / SUMMARY: json_writer(
-                    {**self.summary(), "recipe": self.recipe.to_dict(), "run": run}
-                ),
-            }
-        )
+        summary = {**self.summary(), "recipe": self.recipe.to_dict(), "run": run}
+        if self.left_out:
+            summary["left_out"] = [asdict(skipped) for skipped in self.left_out]
+        files = {
+            MODEL: tensors_writer(tensors_of(self.model)),
+            PREDICTIONS: csv_writer(self._predictions()),
+            HISTORY: json_writer(self.history.to_dict()),
+            RECORD: json_writer(run),
+        }
+        sha256: dict[str, str] = {}
+        hashed = {folder / name: _hashed(name, write, sha256) for name, write in files.items()}
+
+        def write_summary(path: Path) -> None:
+            json_writer({**summary, "sha256": sha256})(path)
+
+        # Last: it marks the result as whole.
+        write_files({**hashed, folder / SUMMARY: write_summary})
         return folder
 
-    def _predictions_csv(self) -> str:
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
+    def _predictions(self) -> Iterator[list[Any]]:
         named = self.class_names is not None
-        rows.writerow(["image", "class", *(["name"] if named else []), "confidence"])
+        yield ["image", "class", *(["name"] if named else []), "confidence"]
         classes, confidences = self.predictions.tolist(), self.confidence.tolist()
         for image, chosen, confidence in zip(self.names, classes, confidences, strict=True):
             name = [self.class_names[chosen]] if self.class_names is not None else []
-            rows.writerow([image, chosen, *name, f"{confidence:.6f}"])
-        return text.getvalue()
+            yield [image, chosen, *name, f"{confidence:.6f}"]
 
     @classmethod
     def load(cls, folder: str | Path, model: nn.Module) -> AdaptationResult:
-        """Read a saved result into ``model``, the source model or one of the same architecture."""
+        """Read a saved result into ``model``, the source model or one of the same architecture.
+
+        Files that are not those the run wrote are refused; results of 0.1 carry no hashes to tell.
+        """
         folder = Path(folder)
-        tensors, _ = read_tensors(folder / MODEL)
         try:
-            history = History.from_dict(json.loads((folder / HISTORY).read_text(encoding="utf-8")))
-            summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-            text = (folder / PREDICTIONS).read_text(encoding="utf-8", errors="surrogateescape")
-            rows = list(csv.DictReader(io.StringIO(text, newline="")))
+            summary = read_object(folder / SUMMARY)
+            _check_files(folder, summary.get("sha256", {}))
+            history = History.from_dict(read_object(folder / HISTORY))
+            rows = read_csv(folder / PREDICTIONS, "image", "class", "confidence")
             record = RunRecord.from_dict(summary["run"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            read = cls(
+                model=model,
+                history=history,
+                verdict=Verdict(summary["guard"]["verdict"], summary["guard"]["reason"]),
+                predictions=torch.tensor([int(row["class"]) for row in rows]),
+                confidence=torch.tensor([float(row["confidence"]) for row in rows]),
+                names=[row["image"] for row in rows],
+                skipped=summary["skipped"],
+                notes=summary["notes"],
+                left_out=[Skipped(**skipped) for skipped in summary.get("left_out", [])],
+                record=record,
+            )
+        except (OSError, AcclimateError) as error:
             raise AcclimateError(f"{folder} does not hold a finished result: {error}") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise AcclimateError(
+                f"{folder} does not hold a finished result: it is damaged ({error!r})"
+            ) from error
+        tensors, _ = read_tensors(folder / MODEL)
         if any(NAME in key.split(".") for key in tensors):
             record.recipe.selector.extend(model, torch.Generator())
         _fill(model, tensors, folder)
-        return cls(
-            model=model.eval(),
-            history=history,
-            verdict=Verdict(summary["guard"]["verdict"], summary["guard"]["reason"]),
-            predictions=torch.tensor([int(row["class"]) for row in rows]),
-            confidence=torch.tensor([float(row["confidence"]) for row in rows]),
-            names=[row["image"] for row in rows],
-            skipped=summary["skipped"],
-            notes=summary["notes"],
-            record=record,
-        )
+        model.eval()
+        return read
+
+
+def _hashed(name: str, write: Writer, into: dict[str, str]) -> Writer:
+    """A writer that also notes the sha256 of what it wrote."""
+
+    def hashed(path: Path) -> None:
+        write(path)
+        into[name] = file_sha256(path)
+
+    return hashed
+
+
+def _check_files(folder: Path, sha256: Mapping[str, str]) -> None:
+    """Refuse a file that is not the one the run wrote."""
+    for name, expected in sha256.items():
+        if name not in (MODEL, PREDICTIONS, HISTORY, RECORD):
+            raise AcclimateError(f"expected hashes of its own files, got {name!r}")
+        found = file_sha256(folder / name)
+        if found != expected:
+            raise AcclimateError(
+                f"expected the sha256 {expected:.12}… of {name}, got {found:.12}…: it is damaged "
+                "or was changed since; put back the one that was written, or remove the folder and "
+                "run again"
+            )
 
 
 def _fill(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:

@@ -8,6 +8,8 @@ from functools import partial
 from html import escape
 from typing import NamedTuple, TypeAlias
 
+from acclimate.text import printable
+
 __all__ = ["Entry", "Number", "Table", "number_entry"]
 
 
@@ -59,13 +61,13 @@ class Table:
         """Columns as wide as their widest entry; the title above, the notes below."""
         lines = [[_word(entry) for entry in row] for row in self.rows]
         if self.header:
-            lines.insert(0, list(self.header))
+            lines.insert(0, [*map(_word, self.header)])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         if self.header:
             lines.insert(1, ["-" * width for width in widths])
         padded = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        above = [self.title, ""] if self.title else []
-        below = ["", *self.notes] if self.notes else []
+        above = [printable(self.title), ""] if self.title else []
+        below = ["", *map(printable, self.notes)] if self.notes else []
         return "\n".join([*above, *padded, *below])
 
     def markdown(self) -> str:
@@ -80,9 +82,10 @@ class Table:
         """
         marks = ["---:" if numeric else "---" for numeric in self._numeric]
         words = [[_styled(entry, _pipe_words, "**{}**") for entry in row] for row in self.rows]
-        lines = [[_pipe_words(name) for name in self.header], marks, *words]
+        lines = [self._heads(_pipe_words), marks, *words]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return "\n\n".join([*([f"**{self.title}**"] if self.title else []), table, *self.notes])
+        title, *notes = (_pipe_words(printable(words)) for words in (self.title, *self.notes))
+        return "\n\n".join([*([f"**{title}**"] if title else []), table, *notes])
 
     def latex(self) -> str:
         r"""For a paper; needs the package booktabs. Without a title, the tabular alone.
@@ -98,25 +101,31 @@ class Table:
         """
         align = "".join("r" if numeric else "l" for numeric in self._numeric)
         words = [[_styled(entry, _latex_words, r"\textbf{{{}}}") for entry in r] for r in self.rows]
-        head, *rows = (" & ".join(r) + r" \\" for r in [[*map(_latex_words, self.header)], *words])
+        head, *rows = (" & ".join(r) + r" \\" for r in [self._heads(_latex_words), *words])
         lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *rows]
         lines += [r"\bottomrule", r"\end{tabular}"]
         if self.title:
-            caption = [rf"\caption{{{_latex_words(self.title)}}}", rf"\label{{tbl:{self.name}}}"]
+            caption = [
+                rf"\caption{{{_latex_words(_word(self.title))}}}",
+                rf"\label{{tbl:{self.name}}}",
+            ]
             lines = [r"\begin{table}", r"\centering", *caption, *lines, r"\end{table}"]
-        return "\n".join([*(f"% {note}" for note in self.notes), *lines])
+        return "\n".join([*(f"% {_word(note)}" for note in self.notes), *lines])
 
     def html(self, *, sortable: bool = False) -> str:
         """A ``<table>``; sortable with a button for each column and numbers to sort by."""
         numeric = self._numeric
         button = "<button type=button>{}</button>" if sortable else "{}"
-        heads = "".join(f"<th scope=col>{button.format(escape(name))}</th>" for name in self.header)
+        heads = "".join(f"<th scope=col>{button.format(name)}</th>" for name in self._heads(escape))
         rows = "\n".join(
             f"<tr>{''.join(map(partial(_html_cell, sortable), row, numeric))}</tr>"
             for row in self.rows
         )
-        label = f' aria-label="{escape(self.title)}"' if self.title else ""
+        label = f' aria-label="{escape(_word(self.title))}"' if self.title else ""
         return f"<table{label}><thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
+
+    def _heads(self, escaped: Callable[[str], str]) -> list[str]:
+        return [escaped(_word(name)) for name in self.header]
 
     @property
     def _numeric(self) -> list[bool]:
@@ -152,11 +161,17 @@ def _latex_words(words: str) -> str:
 
 
 def _word(entry: Entry) -> str:
-    return entry.text if isinstance(entry, Number) else entry
+    text = entry.text if isinstance(entry, Number) else entry
+    return printable(text.replace("\n", " "))
 
 
 def _pipe_words(words: str) -> str:
-    return words.replace("|", "\\|").replace("\n", " ")
+    r"""Words with what ends a cell, or begins HTML, escaped.
+
+    >>> print(_pipe_words("a|b <img src=x>"))
+    a\|b &lt;img src=x>
+    """
+    return words.replace("|", "\\|").replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _styled(entry: Entry, escaped: Callable[[str], str], bold: str) -> str:

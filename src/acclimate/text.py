@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
+
+from acclimate.errors import AcclimateError
 
 __all__ = [
     "DEFAULTS",
@@ -14,6 +17,10 @@ __all__ = [
     "VerdictWord",
     "counted",
     "option_words",
+    "plain_cell",
+    "plain_name",
+    "printable",
+    "spreadsheet_cell",
     "titled_rows",
     "value_word",
 ]
@@ -69,3 +76,51 @@ def option_words(
     ('epochs=5, optimizer.lr=0.001', 'none')
     """
     return between.join(f"{name}={value_word(value)}" for name, value in options) or none
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """A value for a CSV file: an apostrophe before what a spreadsheet would take for a formula.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell("cat.png"), spreadsheet_cell(-1.5)
+    ("'=1+1", 'cat.png', -1.5)
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def plain_cell(cell: str) -> str:
+    """What :func:`spreadsheet_cell` made a cell of.
+
+    >>> [plain_cell(spreadsheet_cell(name)) for name in ("=1+1", "'=1+1", "'a'")]
+    ['=1+1', "'=1+1", "'a'"]
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+# Control characters but tab and new line, those that change the direction of text, lone surrogates.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Text for a terminal or a page: what would act there, and not be seen, is written out.
+
+    >>> print(printable("\x1b[2Jfog"))
+    \x1b[2Jfog
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def plain_name(what: str, name: str) -> str:
+    """A name that may become a part of a path; one that would lead elsewhere is refused.
+
+    >>> plain_name("shift", "../..")
+    Traceback (most recent call last):
+    acclimate.errors.AcclimateError: expected a name as the shift, got the path '../..'
+    """
+    if name.startswith(("/", "\\")) or "\0" in name or ".." in re.split(r"[/\\]", name):
+        raise AcclimateError(f"expected a name as the {what}, got the path {name!r}")
+    return name

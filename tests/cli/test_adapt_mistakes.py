@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -92,3 +94,42 @@ def test_a_model_without_a_record_of_its_preprocessing(tmp_path, capsys):
     assert line in capsys.readouterr().out
     assert main([*call, "--mean", "0.3"]) == 2
     assert "--mean needs --size" in capsys.readouterr().err
+
+
+EXITS = """
+import sys
+from torch import nn
+
+def build():
+    sys.exit(5)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm2d(1)
+
+    def forward(self, images):
+        sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "model", "said"),
+    [
+        (
+            EXITS,
+            "py:exits:build",
+            "py:exits:build, called without arguments, failed: SystemExit: 5",
+        ),
+        (EXITS, "py:exits:Net", "code of the model or recipe ended the program (sys.exit(5))"),
+        ("import sys\nsys.exit(5)", "py:exits:build", "could not be imported: SystemExit: 5"),
+    ],
+)
+def test_code_that_exits_is_a_mistake(module, model, said, tmp_path, capfd, monkeypatch):
+    monkeypatch.delitem(sys.modules, "exits", raising=False)
+    (tmp_path / "exits.py").write_text(module)
+    np.save(tmp_path / "float.npy", np.zeros((4, 1, 8, 8), np.float32))
+    assert main(["adapt", "--model", model, "--images", "float.npy", "--recipe", "ent"]) == 2
+    err = capfd.readouterr().err
+    assert said in err
+    assert "Traceback" not in err

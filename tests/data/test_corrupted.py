@@ -314,7 +314,9 @@ def test_a_file_is_no_folder(tmp_path):
 def test_a_broken_manifest_is_named(tmp_path):
     write(tmp_path / "c", "fog:1")
     (tmp_path / "c" / "manifest.json").write_text("{")
-    with pytest.raises(AcclimateError, match=r"manifest.json cannot be read"):
+    with pytest.raises(
+        AcclimateError, match=r"expected JSON in .*manifest.json.*choose another folder"
+    ):
         write(tmp_path / "c", "fog:1")
 
 

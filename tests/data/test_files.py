@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -188,7 +191,103 @@ def test_linked_folders_are_followed_but_not_in_a_ring(tmp_path):
     root.mkdir()
     (root / "cat").symlink_to(tmp_path / "real")
     (tmp_path / "real" / "back").symlink_to(root)
-    assert list(open_quietly(root).names) == ["cat/a.png"]
+    with pytest.warns(AcclimateWarning, match=r"cat/back: a link to a folder that is read already"):
+        assert list(open_quietly(root).names) == ["cat/a.png"]
+
+
+def test_a_lattice_of_linked_folders_is_read_once(tmp_path):
+    for level in range(35):  # 2 ** 35 paths
+        for name in ("a", "b"):
+            (tmp_path / f"{level}").mkdir(exist_ok=True)
+            (tmp_path / f"{level}" / name).symlink_to(tmp_path / f"{level + 1}")
+    save(tmp_path / "35" / "deep.png")
+    with pytest.warns(AcclimateWarning, match=r"35 of 36 images .* read already"):
+        source = open_quietly(tmp_path / "0")
+    assert [Path(name).name for name in source.names] == ["deep.png"]
+
+
+def test_links_in_a_ring_are_skipped(tmp_path):
+    save(tmp_path / "a.png")
+    (tmp_path / "ring").symlink_to("ring")
+    with pytest.warns(AcclimateWarning, match="ring: not an image"):
+        assert list(open_quietly(tmp_path).names) == ["a.png"]
+
+
+def test_a_folder_is_read_by_its_own_path_before_any_link_to_it(tmp_path):
+    save(tmp_path / "b" / "1.png")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "b")
+    with pytest.warns(AcclimateWarning, match="a/link"):
+        assert list(open_quietly(tmp_path).names) == ["b/1.png"]
+
+
+def test_pipes_and_devices_among_the_images_are_skipped_with_the_reason(tmp_path):
+    save(tmp_path / "a.png")
+    os.mkfifo(tmp_path / "b.png")
+    os.mkfifo(tmp_path / "c")
+    (tmp_path / "d.png").symlink_to("/dev/zero")
+    (tmp_path / "e.png").symlink_to("nowhere")
+    with pytest.warns(AcclimateWarning, match=r"4 of 5 images .*b\.png: not a file but a pipe"):
+        source = open_quietly(tmp_path)
+    assert list(source.names) == ["a.png"]
+    assert [item.name for item in source.skipped] == ["b.png", "d.png", "e.png", "c"]
+    (tmp_path / "x.npy").symlink_to("/dev/zero")
+    with pytest.raises(AcclimateError, match="expected a folder of images"):
+        open_quietly(tmp_path / "x.npy")
+
+
+def blank_png(width: int, height: int) -> bytes:
+    """A grey PNG that is all there, of a few bytes for each million pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = zlib.crc32(kind + data).to_bytes(4, "big")
+        return len(data).to_bytes(4, "big") + kind + data + check
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    packer = zlib.compressobj(9)
+    rows = b"".join(packer.compress(bytes(width + 1)) for _ in range(height)) + packer.flush()
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(("width", "height"), [(13_300, 13_300), (1, 60_000)])
+@pytest.mark.filterwarnings("ignore:Image size")
+def test_an_image_of_too_many_pixels_is_skipped_before_it_is_decoded(tmp_path, width, height):
+    save(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(blank_png(width, height))
+    shown = Preprocessing(size=(224, 224), resize=256, mean=(0.5,) * 3, std=(0.5,) * 3)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.warns(AcclimateWarning, match=r"b\.png: too large .* at most 89"):
+        open_images(tmp_path, preprocessing=shown, progress=False)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # kilobytes
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.jfif", "JPEG"), ("a.jpe", "JPEG"), ("a.jp2", "JPEG2000"), ("a.tga", "TGA"), ("a", "PNG"),
+     ("IMG.0001", "JPEG"), ("a.unknown", "WEBP")],
+)  # fmt: skip
+def test_what_is_an_image_by_its_content_is_read(tmp_path, name, kind):
+    save(tmp_path / "b.png")
+    Image.new("RGB", (12, 10)).save(tmp_path / name, kind)
+    assert sorted(open_quietly(tmp_path).names) == sorted([name, "b.png"])
+
+
+def test_other_files_are_announced_and_named(tmp_path):
+    save(tmp_path / "a.png")
+    for name in ("README", "b.heic", "c.svg", "d.psd", "e.nef"):
+        (tmp_path / name).write_bytes(b"x" * 100)
+    for name in ("labels.csv", "notes.txt", "model.safetensors"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.warns(AcclimateWarning, match=r"5 of 6 images .*README: not an image"):
+        source = open_quietly(tmp_path)
+    assert [item.name for item in source.skipped] == ["README", "b.heic", "c.svg", "d.psd", "e.nef"]
+
+
+def test_postscript_in_an_image_is_not_run(tmp_path):
+    save(tmp_path / "a.png")
+    Image.new("RGB", (12, 10)).save(tmp_path / "b.png", "EPS")
+    with pytest.warns(AcclimateWarning, match=r"b\.png: not an image"):
+        open_quietly(tmp_path)
 
 
 def test_a_quick_opening_shows_no_progress_bar(tmp_path, capsys):

@@ -275,3 +275,11 @@ def test_patterns(tmp_path):
 def test_patterns_that_mean_nothing(tmp_path, pattern, message):
     with pytest.raises(AcclimateError, match=message):
         expand_shards(tmp_path / pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["x{0..99999999}.tar", "x{0..999}{0..999}.tar", "x{1..1000000000000000000000}.tar"]
+)
+def test_a_pattern_of_too_many_shards_is_refused_at_once(pattern):
+    with pytest.raises(AcclimateError, match=r"at most 100,000 shards|expected two numbers"):
+        expand_shards(pattern)

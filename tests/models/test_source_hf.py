@@ -117,13 +117,43 @@ def test_another_kind_of_model_is_refused(transformers: Any, tmp_path: Path) -> 
         load(f"hf:{tmp_path}")
 
 
-def test_code_of_a_repository_is_never_run(transformers: Any, tmp_path: Path) -> None:
-    mine = {"model_type": "mine", "auto_map": {"AutoConfig": "code_for_test.Mine"}}
-    (tmp_path / "config.json").write_text(json.dumps(mine))
-    ran = tmp_path / "ran"
-    (tmp_path / "code_for_test.py").write_text(f"open({str(ran)!r}, 'w')\nclass Mine: ...\n")
+def bring_code(config: Path, *, of: str, **plain: str) -> Path:
+    """Let a config name code of its own; returns the file that is there once the code ran."""
+    ran, code = config.parent / "ran", config.parent / "code_for_test.py"
+    code.write_text(f"open({str(ran)!r}, 'w')\nclass Mine: ...\n")
+    config.write_text(json.dumps({**plain, "auto_map": {of: "code_for_test.Mine"}}))
+    return ran
+
+
+@pytest.mark.parametrize("read", [load, outline])
+@pytest.mark.parametrize(
+    ("of", "kind"), [("AutoConfig", "mine"), ("AutoModelForImageClassification", "bert")]
+)
+def test_code_of_a_repository_is_never_run_nor_asked_about(
+    transformers: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Any,
+    of: str,
+    kind: str,
+) -> None:
+    resnet(transformers).save_pretrained(tmp_path)
+    ran = bring_code(tmp_path / "config.json", of=of, model_type=kind)
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
     with pytest.raises(AcclimateError, match=r"code of its own, which is never run.*py:package"):
-        load(f"hf:{tmp_path}")
+        read(f"hf:{tmp_path}")
+    assert not ran.exists()
+
+
+def test_code_of_an_image_processor_is_never_run(
+    transformers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resnet(transformers).save_pretrained(tmp_path)
+    config = tmp_path / "preprocessor_config.json"
+    ran = bring_code(config, of="AutoImageProcessor", image_processor_type="Mine")
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
+    with pytest.warns(AcclimateWarning, match="image processor of .* is Python code of its own"):
+        assert load(f"hf:{tmp_path}").preprocessing is None
     assert not ran.exists()
 
 

@@ -208,6 +208,7 @@ def adapt(
         names=images.names,
         class_names=class_names,
         skipped=len(images.skipped),
+        left_out=images.skipped,
         notes=notes + _notes(learner),
         record=replace(record, acceleration=str(learner.ran)),
     )

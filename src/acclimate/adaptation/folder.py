@@ -16,6 +16,7 @@ from acclimate import parallel
 from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import json_writer, remove_partial, write_files
+from acclimate.reading import read_object
 from acclimate.result import RECORD, AdaptationResult, RunRecord, stored_run
 
 __all__ = ["CHECKPOINT", "RunFolder", "State", "first_difference"]
@@ -57,10 +58,7 @@ class RunFolder:
                 )
             write_files({self.path / RECORD: json_writer(record)})
             return
-        try:
-            found = json.loads((self.path / RECORD).read_text())
-        except (OSError, ValueError) as error:
-            raise AcclimateError(f"cannot read {self.path / RECORD}: {error}") from error
+        found = read_object(self.path / RECORD, "versions", hint="; choose another folder")
         different = [k for k in record if found.get(k) != record[k] and k != "versions"]
         if different:
             key, there, here = first_difference(found, record, different[0])

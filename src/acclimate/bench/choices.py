@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -14,6 +13,7 @@ from acclimate.bench.plan import of_one_pass, typed_options
 from acclimate.bench.selection import place_of
 from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe, list_recipes
+from acclimate.reading import read_json
 
 __all__ = ["Choices", "Chosen", "Labelled", "Search", "chosen_jobs", "read_choices"]
 
@@ -185,12 +185,7 @@ def read_choices(*paths: str | Path) -> Choices:
 
 def _read(path: str | Path) -> Iterator[tuple[str, str, Chosen]]:
     """What a file has for a model, or a pattern of names, and a recipe."""
-    try:
-        content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-    except OSError as error:
-        raise AcclimateError(f"cannot read {path}: {error.strerror}; check --choice") from error
-    except ValueError as error:
-        raise AcclimateError(f"expected JSON in {path} (--choice), got: {error}") from error
+    content = read_json(Path(path).expanduser(), hint="; check --choice")
     known = {recipe.name for recipe in list_recipes()}
     for name, value in _mapping(content, path).items():
         if name in known:

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 
 from acclimate.data.shift import Group, Shift
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.files import file_sha256
+from acclimate.text import plain_name
 
 __all__ = [
     "SEQUENCES",
@@ -57,11 +59,7 @@ class Weights:
 @functools.lru_cache(maxsize=256)
 def _sha256(file: Path, size: int, changed: int) -> str:
     """Size and time of change are arguments so that another file is read anew."""
-    total = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            total.update(block)
-    return total.hexdigest()
+    return file_sha256(file)
 
 
 STATIONARY = "stationary"
@@ -283,6 +281,8 @@ def _check(job: Job) -> None:
         value = getattr(job, name)
         if not isinstance(value, str) or not value:
             raise AcclimateError(f"expected a name as the {name} of a job, got {value!r}")
+        if name != "model":  # which may be a folder: hf:../finetuned
+            plain_name(f"{name} of a job", value)
     for name, least in (("seed", 0), ("images", 1), ("batch_size", 1)):
         value = getattr(job, name)
         if value is None and name != "seed":

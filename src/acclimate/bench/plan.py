@@ -9,8 +9,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
 from acclimate.bench.job import (
     SEQUENCES,
     STATIONARY,
@@ -28,6 +26,7 @@ from acclimate.methods.registry import get_recipe
 from acclimate.models import list_models, want_trained
 from acclimate.models.loading import origin
 from acclimate.parts.base import PARTS
+from acclimate.reading import read_yaml
 from acclimate.recipe import Recipe
 
 __all__ = ["MADE_FROM", "Grid", "Plan", "of_one_pass", "root_of", "split_of", "typed_options"]
@@ -357,14 +356,7 @@ def _unknown(name: str) -> str:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        plain = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise AcclimateError(f"cannot read the plan {path}: {reason}") from error
-    except yaml.YAMLError as error:
-        words = " ".join(str(error).split())
-        raise AcclimateError(f"{path} is not YAML: {words}") from error
+    plain = read_yaml(path, hint="; check --plan")
     if not isinstance(plain, Mapping):
         raise AcclimateError(
             f"expected a plan with lines such as 'model: acclimate:wrn-40-2' in {path}, got "

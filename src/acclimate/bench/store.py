@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from acclimate import reading
 from acclimate.bench.job import SEQUENCES, STATIONARY, Job
 from acclimate.bench.record import Result, plain
 from acclimate.data.shift import group_of
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.files import Writer, text_writer, write_files
+from acclimate.files import Writer, csv_writer, text_writer, write_files
 
 if TYPE_CHECKING:
     import pandas
@@ -400,10 +399,7 @@ def export_all(results: Sequence[Result], paths: Sequence[str | Path]) -> list[P
 
 def read_json(path: str | Path) -> list[Result]:
     """The results of a JSON file that :func:`export` wrote."""
-    try:
-        found = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise AcclimateError(f"cannot read results from {path}: {error}") from error
+    found = reading.read_json(Path(path).expanduser())
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise AcclimateError(f"expected results that were exported as JSON, got {path}")
     version, results = found.get("version"), found.get("results")
@@ -427,9 +423,7 @@ def _to_json(results: Sequence[Result]) -> Writer:
 
 
 def _to_csv(results: Sequence[Result]) -> Writer:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([list(COLUMNS), *map(row_of, results)])
-    return text_writer(text.getvalue())
+    return csv_writer([list(COLUMNS), *map(row_of, results)])
 
 
 def _to_parquet(results: Sequence[Result]) -> Writer:

@@ -18,16 +18,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0, 2 for a user's mistake, 3 when the guard refused."""
     args = build_parser().parse_args(argv)
 
-    from acclimate.cli.output import show_warnings_plainly
+    from acclimate.cli.output import escape_output, show_warnings_plainly
     from acclimate.errors import AcclimateError
+    from acclimate.text import printable
 
     try:
-        with show_warnings_plainly():
+        with escape_output(), show_warnings_plainly():
             status: int = args.command(args)
             sys.stdout.flush()
             return status
     except AcclimateError as error:
-        print(f"acclimate: {error}", file=sys.stderr)
+        print(printable(f"acclimate: {error}"), file=sys.stderr)
+        return USER_ERROR
+    except SystemExit as error:  # no command of ours ends so: its status would be taken for ours
+        print(
+            f"acclimate: code of the model or recipe ended the program (sys.exit({error.code!r})); "
+            "expected it to return, or to raise an error",
+            file=sys.stderr,
+        )
         return USER_ERROR
     except KeyboardInterrupt:
         print(f"acclimate: interrupted{_resuming(args)}", file=sys.stderr)

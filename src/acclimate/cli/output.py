@@ -6,14 +6,16 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import write_files
+from acclimate.text import printable
 
 __all__ = [
+    "escape_output",
     "say_written",
     "show_warnings_plainly",
     "write_figure",
@@ -61,16 +63,39 @@ def _in_place(path: Path) -> bool:
     return device or read_only or (path.exists() and not path.is_file())
 
 
+class _Escaped:
+    """A stream that is written to as a terminal may show it; names come from files of others."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def escape_output() -> Iterator[None]:
+    """Write out control characters in all that is printed to standard output."""
+    with redirect_stdout(_Escaped(sys.stdout)):
+        yield
+
+
 @contextmanager
 def show_warnings_plainly() -> Iterator[None]:
     """Print our warnings, each once, without file and line; other libraries' as usual."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", AcclimateWarning)
+        # Pillow's, of an image that we leave out and name ourselves.
+        warnings.filterwarnings("ignore", message="Image size .* exceeds limit of")
         others = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
             if issubclass(category, AcclimateWarning):
-                print(f"warning: {message}", file=sys.stderr)
+                print(printable(f"warning: {message}"), file=sys.stderr)
             else:
                 others(message, category, *rest, **more)
 

@@ -5,7 +5,6 @@ On all cores, with a progress bar; the same call resumes where an earlier one st
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +38,8 @@ from acclimate.data.shift import GROUPS, Shift
 from acclimate.data.shifted import JPEG_QUALITY, check_sides
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import held, json_writer, write_files
+from acclimate.reading import read_object
+from acclimate.text import plain_name
 
 __all__ = ["Written", "check_call", "choose_shifts", "write_corrupted"]
 
@@ -242,10 +243,12 @@ class _Manifest:
         if not self._path.exists():
             return
         try:
-            there = json.loads(self._path.read_text(encoding="utf-8"))
+            there = read_object(
+                self._path, *_IDENTITY, "constants", "finished", hint="; choose another folder"
+            )
             differing = [key for key in _IDENTITY if there[key] != self._record[key]]
             kept = {key: dict(there[key]) for key in ("constants", "finished")}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             message = f"{self._path} cannot be read: {error!r}; choose another folder"
             raise AcclimateError(message) from error
         if differing:
@@ -316,7 +319,7 @@ class _JpegStore:
 
 def _jpeg_files(source: ImageSource) -> list[str]:
     """A file for each image: by its own name, or by its index in the folder of its label."""
-    own = [PurePosixPath(name) for name in source.names]
+    own = [PurePosixPath(plain_name("file of an image", name)) for name in source.names]
     if all(path.suffix.lower() in EXTENSIONS for path in own):
         stems = [str(path.with_suffix("")) for path in own]
         # a.png and a.jpg would both become a.JPEG

@@ -23,11 +23,16 @@ __all__ = [
     "channels_first",
     "decode",
     "fit_pixels",
+    "image_formats",
     "to_eight_bit",
     "to_numpy",
     "want_preprocessing",
 ]
 
+_FORMATS = (
+    "JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF",
+    "TGA",
+)  # fmt: skip
 _ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
 _ORIENTATION = 0x0112  # the EXIF tag
 
@@ -45,7 +50,8 @@ def decode(data: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
     if not data:
         raise UnreadableImageError("empty file")
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=image_formats()) as image:
+            _refuse_large(image.size, preprocessing)
             ready = _decode_ready(data, image, preprocessing)
             if ready is not None:
                 return ready
@@ -59,6 +65,27 @@ def decode(data: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
         raise
     except Exception as error:  # on broken bytes Pillow's readers raise nearly anything
         raise UnreadableImageError(_reason(error)) from error
+
+
+@cache
+def image_formats() -> tuple[str, ...]:
+    """The kinds of files that are read: those of images, and none that needs other programs.
+
+    TGA comes last, since its files begin with no mark.
+    """
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
+def _refuse_large(size: tuple[int, int], preprocessing: Preprocessing) -> None:
+    """Refuse more pixels than Pillow's limit, in the file or once resized, before any is made."""
+    most = Image.MAX_IMAGE_PIXELS
+    pixels = max(width * height for width, height in (size, preprocessing.resized(size)))
+    if most is not None and pixels > most:
+        raise UnreadableImageError(
+            f"too large ({size[0]:,}×{size[1]:,}, up to {pixels / 1e6:,.0f} megapixels on the way; "
+            f"expected at most {most / 1e6:,.0f}, which PIL.Image.MAX_IMAGE_PIXELS sets)"
+        )
 
 
 def to_eight_bit(image: Image.Image) -> Image.Image:

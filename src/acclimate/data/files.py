@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
 from acclimate.data.base import ImageSource, Skipped, digest
-from acclimate.data.decode import UnreadableImageError, decode
+from acclimate.data.decode import UnreadableImageError, decode, image_formats
 from acclimate.data.labels import ClassList, Labels, Scoring, check_labels, labels_of_paths
 from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
@@ -38,7 +40,8 @@ class EncodedSource(ImageSource):
 
     ``fetch(i)`` gives the bytes of image ``i``; it may raise OSError or UnreadableImageError, and
     is called from several threads. ``names`` has one for each image, readable or not, of which
-    ``marks`` is what counts for the fingerprint; messages call the place ``where``.
+    ``marks`` is what counts for the fingerprint; messages call the place ``where``. ``left_out`` is
+    what was not even tried.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class EncodedSource(ImageSource):
         labels: Tensor | None = None,
         class_names: Sequence[str] | None = None,
         scoring: Scoring | None = None,
+        left_out: Sequence[Skipped] = (),
         cache: int | None = None,
         progress: bool = True,
     ) -> None:
@@ -82,7 +86,7 @@ class EncodedSource(ImageSource):
             labels=None if labels is None else labels[torch.from_numpy(self._rows)],
             class_names=class_names,
             preprocessing=preprocessing,
-            skipped=skipped,
+            skipped=[*skipped, *left_out],
             scoring=scoring,
         )
 
@@ -151,11 +155,18 @@ class _Checked:
 
 
 EXTENSIONS = frozenset(
-    (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-)
-_UNREAD = frozenset(
-    (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raw")
-)
+    (".apng", ".bmp", ".dib", ".gif", ".j2k", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm",
+     ".pgm", ".png", ".pnm", ".ppm", ".tga", ".tif", ".tiff", ".webp")
+)  # fmt: skip
+# What lies beside images, and nobody misses among them.
+_BESIDE = frozenset(
+    (".cls", ".csv", ".db", ".html", ".ini", ".json", ".jsonl", ".log", ".mat", ".md", ".npy",
+     ".npz", ".pdf", ".pt", ".py", ".safetensors", ".tar", ".tex", ".toml", ".tsv", ".txt", ".xml",
+     ".yaml", ".yml", ".zip")
+)  # fmt: skip
+# Their content would be read as that of a TIFF file, whose first image is a thumbnail.
+_RAW = frozenset((".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".raw", ".rw2"))
+_LARGEST = 2**30  # bytes of an image file
 
 
 class FolderSource(EncodedSource):
@@ -181,7 +192,7 @@ class FolderSource(EncodedSource):
         **options: Any,
     ) -> None:
         base = Path(root)
-        found = find_images(base) if names is None else list(names)
+        found, left_out = _search(base) if names is None else (list(names), [])
         if not found:
             raise AcclimateError(f"expected at least one image in {base}, got an empty list")
         if labels is None:
@@ -192,48 +203,122 @@ class FolderSource(EncodedSource):
             known = check_labels(labels, count=len(found), class_count=count)
 
         super().__init__(
-            lambda row: (base / found[row]).read_bytes(),
+            lambda row: _content(base / found[row]),
             names=found,
             where=str(base),
             preprocessing=preprocessing,
             labels=known,
             class_names=class_names,
+            left_out=left_out,
             **options,
         )
 
 
 def find_images(root: Path) -> list[str]:
-    """Relative paths (with ``/``) of all image files below ``root``, sorted; hidden ones aside."""
-    if not root.is_dir():
-        found = f"{root} is a file" if root.exists() else f"there is no {root}"
-        raise AcclimateError(f"expected a folder of images, but {found}")
-    files = [(file, file.suffix.lower()) for file in _walk(root)]
-    unread = Counter(kind for _, kind in files if kind in _UNREAD)
-    images = sorted(file.relative_to(root).as_posix() for file, kind in files if kind in EXTENSIONS)
-    if not images:
-        known = ", ".join(sorted(extension[1:] for extension in EXTENSIONS))
-        content = f"only {len(files)} other files" if files else "no files at all"
-        raise AcclimateError(f"expected image files ({known}) in {root}, found {content}")
-    if unread:
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(unread.items()))
+    """Relative paths (with ``/``) of all image files below ``root``, sorted; hidden ones aside.
+
+    Files with another ending, or none, are images where their content is.
+    """
+    images, left_out = _search(root)
+    if left_out:
+        counts = Counter(Path(item.name).suffix.lower() or "without an ending" for item in left_out)
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
         warnings.warn(
-            f"images of kinds that are not read are left out ({kinds}); convert them to JPEG or "
-            "PNG to have them too",
+            f"what is not read as an image is left out ({kinds}); convert it to JPEG or PNG to "
+            "have it too",
             AcclimateWarning,
             stacklevel=2,
         )
     return images
 
 
-def _walk(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    # Linked folders are followed, since data sets are often assembled so, but never in a ring.
-    real = folder.resolve()
-    if real not in above:
-        for entry in list_entries(folder):
-            if entry.is_dir():
-                yield from _walk(folder / entry.name, above | {real})
+def _search(root: Path) -> tuple[list[str], list[Skipped]]:
+    """The image files below a folder, and what else is there that may have been meant as one."""
+    if not root.is_dir():
+        found = f"{root} is a file" if root.exists() else f"there is no {root}"
+        raise AcclimateError(f"expected a folder of images, but {found}")
+    files, again = _walk(root)
+    images: list[str] = []
+    left_out = [Skipped(name, "a link to a folder that is read already") for name in again]
+    others = 0
+    for name in sorted(files):
+        kind = os.path.splitext(name)[1].lower()
+        if kind in EXTENSIONS or (kind not in _BESIDE | _RAW and _is_image(root / name)):
+            images.append(name)
+            continue
+        others += 1
+        if kind not in _BESIDE:
+            left_out.append(Skipped(name, f"not an image that is read ({kind or 'no ending'})"))
+    if not images:
+        known = ", ".join(sorted(extension[1:] for extension in EXTENSIONS))
+        content = f"only {others} other files" if others else "no files at all"
+        raise AcclimateError(f"expected image files ({known}) in {root}, found {content}")
+    return images, left_out
+
+
+def _walk(root: Path) -> tuple[list[str], list[str]]:
+    """All files below a folder, and the links in it that lead to folders read already.
+
+    Linked folders are followed, since data sets are often assembled so, but each folder is read
+    once, by its own path where it has one: links can make more paths than a disk has files.
+    """
+    files: list[str] = []
+    again: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    own, links = [""], deque[str]()
+    while own or links:
+        below = own.pop() if own else links.popleft()
+        there = (root / below).stat()
+        if (there.st_dev, there.st_ino) in seen:
+            again.append(below.rstrip("/"))
+            continue
+        seen.add((there.st_dev, there.st_ino))
+        for entry in sorted(list_entries(root / below), key=lambda entry: entry.name):
+            path = below + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                own.append(f"{path}/")
+            elif _leads_to_folder(entry):
+                links.append(f"{path}/")
             else:
-                yield folder / entry.name
+                files.append(path)
+    return files, again
+
+
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # links in a ring, or more of them than a system follows
+        return False
+
+
+def _is_image(path: Path) -> bool:
+    """Whether the content of a file is that of an image we read, by the mark it begins with."""
+    try:
+        with _opened(path) as file, Image.open(file, formats=image_formats()[:-1]):
+            return True
+    except Exception:  # on broken bytes Pillow's readers raise nearly anything
+        return False
+
+
+def _content(path: Path) -> bytes:
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > _LARGEST:
+            raise UnreadableImageError(f"too large ({size:,} bytes, expected at most {_LARGEST:,})")
+        return file.read(size + 1)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A file to read; not a pipe, which nobody may write to, nor a device, which may never end."""
+    file = open(path, "rb", opener=_at_once)  # noqa: SIM115 (the caller closes it)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise UnreadableImageError("not a file but a pipe, a device or a socket")
+    return file
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # opening a pipe would wait
 
 
 def list_entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -90,7 +90,7 @@ def _open(data: object, preprocessing: Preprocessing | None, **options: Any) -> 
         kinds = "a folder of images, a .npz or .npy file, or .tar shards"
         if not path.exists():
             raise AcclimateError(f"expected {kinds}, but {path} does not exist")
-        if path.suffix.lower() not in (".npy", ".npz"):
+        if path.suffix.lower() not in (".npy", ".npz") or not path.is_file():
             raise AcclimateError(f"expected {kinds}, got {path}")
         data, found = load_arrays(path)
         options["labels"] = found if options["labels"] is None else options["labels"]

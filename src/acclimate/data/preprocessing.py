@@ -78,7 +78,7 @@ class Preprocessing:
         if min(image.size) < 1:
             raise AcclimateError(f"expected an image with pixels, got {image.size}")
         image = image.convert("L" if self.channels == 1 else "RGB")
-        target = _resized(image.size, self)
+        target = self.resized(image.size)
         if target != image.size:
             image = image.resize(target, _INTERPOLATION[self.interpolation])
         height, width = self.size
@@ -88,6 +88,14 @@ class Preprocessing:
             image = image.crop((left, top, left + width, top + height))
         array = np.array(image, dtype=np.uint8)
         return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+    def resized(self, image: tuple[int, int]) -> tuple[int, int]:
+        """Width and height that an image of a width and height is resized to before it is cropped.
+
+        >>> Preprocessing(size=(224, 224), resize=256).resized((512, 1024))
+        (256, 512)
+        """
+        return _resized(image, self)
 
     def normalize(self, images: Tensor) -> Tensor:
         """Scale uint8 images (N × channels × height × width) as the model was trained.

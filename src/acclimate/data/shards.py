@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
+import math
 import re
 import tarfile
 from collections.abc import Sequence
@@ -19,10 +19,13 @@ from acclimate.data.files import EXTENSIONS, EncodedSource
 from acclimate.data.labels import ClassList, Labels, check_labels, labels_of_paths
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
+from acclimate.reading import parse_json
 
 __all__ = ["ShardSource", "expand_shards"]
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
+_MOST = 100_000  # shards
 _BLOCK = 512
 _LONGEST_END = 2**20  # padding after the end: tar adds 10 KiB at most
 _COMPRESSED = {
@@ -64,13 +67,19 @@ def expand_shards(pattern: str | Path) -> list[Path]:
     """
     text = str(Path(pattern).expanduser())
     if Path(text).is_dir():
-        found = sorted(path for path in Path(text).iterdir() if path.suffix.lower() == ".tar")
+        found = sorted(
+            path
+            for path in Path(text).iterdir()
+            if path.suffix.lower() == ".tar" and path.is_file()
+        )
         if not found:
             raise AcclimateError(f"expected .tar files in {text}, found none")
         return found
     shards: list[Path] = []
     missing: list[str] = []
     pieces = _BRACES.split(text)
+    if math.prod(map(_count, pieces[1::2])) > _MOST:
+        raise AcclimateError(f"expected at most {_MOST:,} shards, {text} names more")
     choices = [[piece] if place % 2 == 0 else _choices(piece) for place, piece in enumerate(pieces)]
     for name in map("".join, itertools.product(*choices)):
         matches = sorted(map(Path, glob(name))) if set(name) & set("*?") else [Path(name)]
@@ -83,9 +92,15 @@ def expand_shards(pattern: str | Path) -> list[Path]:
     return shards
 
 
+def _count(inside: str) -> int:
+    """How many choices stand between braces, without making them."""
+    ends = _RANGE.fullmatch(inside)
+    return inside.count(",") + 1 if ends is None else int(ends[2]) - int(ends[1]) + 1
+
+
 def _choices(inside: str) -> list[str]:
     """What stands between braces."""
-    ends = re.fullmatch(r"(\d+)\.\.(\d+)", inside)
+    ends = _RANGE.fullmatch(inside)
     if ends is None:
         if ".." in inside:
             raise AcclimateError(
@@ -174,10 +189,10 @@ def _label(path: Path, key: str, files: dict[str, tarfile.TarInfo]) -> int:
     try:
         if kind == "cls":
             return int(content)
-        label = json.loads(content).get("label", -1)
+        label = parse_json(content.decode(), path).get("label", -1)
         if type(label) is not int:
             raise ValueError(f"label {label!r}")
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, AttributeError, AcclimateError) as error:
         wanted = "a class index" if kind == "cls" else 'a class index as "label"'
         raise AcclimateError(
             f"expected {wanted} in {key}.{kind} of {path}, got {content[:40]!r}"

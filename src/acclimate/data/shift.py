@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from acclimate.errors import AcclimateError
+from acclimate.text import plain_name
 
 __all__ = [
     "DEV",
@@ -77,6 +78,7 @@ class Shift:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        plain_name("shift", self.name)
         if self.severity is not None and self.severity not in SEVERITIES:
             raise AcclimateError(f"expected a severity of 1, 2, 3, 4 or 5, got {self.severity!r}")
         if self.seed < 0:

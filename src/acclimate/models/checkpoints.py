@@ -7,7 +7,6 @@ The records come with the package. The weights are 29 MB, so they are a distribu
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -17,6 +16,7 @@ from typing import Any
 
 from acclimate.data.labels import ClassList
 from acclimate.errors import AcclimateError
+from acclimate.files import file_sha256
 from acclimate.models.architectures import ARCHITECTURES, CIFAR_PREPROCESSING, cifar10_classes
 from acclimate.models.filling import fill
 from acclimate.models.record import LoadedModel
@@ -109,7 +109,7 @@ def _find(name: str) -> Path:
 def _verified(name: str, sha256: str) -> Path:
     """The file, once its bytes are those that were scored."""
     path = _find(name)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    found = file_sha256(path)
     if found != sha256:
         raise AcclimateError(
             f"expected the sha256 {sha256[:12]}… of {path}, got {found[:12]}…: the file is damaged "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models.layers import norm_layers
+from acclimate.reading import parse_json
 
 __all__ = ["LoadedModel", "Metadata", "model_metadata", "read_metadata"]
 
@@ -98,7 +98,7 @@ def read_metadata(path: Path) -> Metadata | None:
     except (OSError, SafetensorError):
         return None
     try:
-        record = json.loads(text)
+        record = parse_json(text, path)
         return _parsed(**record[_KEY]) if isinstance(record, dict) and _KEY in record else None
     except (AcclimateError, KeyError, TypeError, ValueError) as error:
         raise AcclimateError(

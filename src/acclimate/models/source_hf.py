@@ -144,7 +144,7 @@ def _find(request: Request, *, local: bool, why: str = "the hub does not answer"
                 own, trust_remote_code=False
             )
         except ValueError as error:
-            raise AcclimateError(f"{request.spec} is not an image classifier: {error}") from error
+            raise _no_classifier(request, error) from error
         return model
 
     def preprocessing(_: nn.Module) -> Preprocessing | None:
@@ -175,11 +175,8 @@ def _config(transformers: Any, request: Request, options: Mapping[str, bool], *,
         with kept_offline(when=local):
             return transformers.AutoConfig.from_pretrained(request.name, **options)
     except (OSError, ValueError) as error:
-        if "trust_remote_code" in str(error):
-            raise AcclimateError(
-                f"{request.spec} brings Python code of its own, which is never run; to use code "
-                "you trust, write a function that makes the model: py:package.module:function"
-            ) from error
+        if _is_own_code(error):
+            raise _no_classifier(request, error) from error
         if not local or _is_folder(request):
             raise unreachable(request, "the config.json", error) from error
         raise AcclimateError(
@@ -202,7 +199,7 @@ def _published(transformers: Any, request: Request, options: Mapping[str, bool])
     except OSError as error:
         raise unreachable(request, "the safetensors weights", error) from error
     except (RuntimeError, ValueError) as error:
-        raise AcclimateError(f"{request.spec} is not an image classifier: {error}") from error
+        raise _no_classifier(request, error) from error
     if info["missing_keys"]:
         raise AcclimateError(
             f"the weights of {request.spec} lack {', '.join(sorted(info['missing_keys'])[:3])}, "
@@ -210,6 +207,20 @@ def _published(transformers: Any, request: Request, options: Mapping[str, bool])
         )
     classifier: nn.Module = model
     return classifier
+
+
+def _is_own_code(error: Exception) -> bool:
+    """Whether transformers wants to run code that a repository brings, and was not allowed to."""
+    return "trust_remote_code" in str(error)
+
+
+def _no_classifier(request: Request, error: Exception) -> AcclimateError:
+    if _is_own_code(error):  # transformers would advise to run it
+        return AcclimateError(
+            f"{request.spec} brings Python code of its own, which is never run; to use code "
+            "you trust, write a function that makes the model: py:package.module:function"
+        )
+    return AcclimateError(f"{request.spec} is not an image classifier: {error}")
 
 
 def _check_folder(request: Request) -> None:
@@ -229,7 +240,14 @@ def _preprocessing(
 ) -> Preprocessing | None:
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(request.name, **options)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if _is_own_code(error):
+            warnings.warn(
+                f"no preprocessing recorded: the image processor of {request.spec} is Python code "
+                "of its own, which is never run; give your own",
+                AcclimateWarning,
+                stacklevel=2,
+            )
         return None  # No record beside the weights: none is made up.
     found = preprocessing_from_hf(processor.to_dict())
     if found is None:

@@ -33,7 +33,7 @@ from acclimate.report.tables import (
     shift_tables,
 )
 from acclimate.table import Table
-from acclimate.text import counted
+from acclimate.text import counted, printable
 
 __all__ = ["Report", "build_report", "report_page"]
 
@@ -92,6 +92,7 @@ def report_page(report: Report) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment.get_template("page.html").render(

@@ -23,6 +23,7 @@ from acclimate.bench.engines.base import (
 from acclimate.bench.job import Job
 from acclimate.bench.record import Result
 from acclimate.errors import AcclimateError
+from acclimate.reading import read_object
 
 __all__ = ["SlurmEngine", "run_share"]
 
@@ -143,7 +144,7 @@ def _collect(
     for file in sorted(results.glob(f"*{_RESULT}")):
         if file.stem not in waiting:
             continue
-        result = Result.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        result = Result.from_dict(read_object(file))
         if result.status == "done" or not only_done:
             del waiting[file.stem]
             on_result(result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import warnings
@@ -19,6 +18,7 @@ from acclimate.data.decode import want_preprocessing
 from acclimate.data.labels import ClassList, classes_named
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning, unknown_name
+from acclimate.reading import read_json
 from acclimate.registry import Registry
 
 __all__ = [
@@ -337,10 +337,7 @@ def generated_images(root: Path) -> int | None:
     manifest = root / "manifest.json"
     if not manifest.is_file():
         return None
-    try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise AcclimateError(f"expected JSON in {manifest}, got: {error}") from error
+    content = read_json(manifest)
     images = content.get("images") if isinstance(content, dict) else None
     return images if type(images) is int else None
 
