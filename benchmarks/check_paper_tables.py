@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -77,8 +78,8 @@ def transposed(rows: list[Row]) -> list[Row]:
 
 def expected(table: Table) -> list[tuple[str, Row]]:
     """Our rows, as the paper has them."""
-    orders = json.loads((files("acclimate.metrics") / "paper_corruptions.json").read_text())
-    swapped: list[str] = orders["orders"]["swapped"]
+    stored = json.loads((files("acclimate.metrics") / "paper_corruptions.json").read_text())
+    swapped: list[str] = stored["swapped"]
     rows = []
     for name, group in groupby(table.cells, key=lambda cell: cell.row):
         cells = list(group)
@@ -122,11 +123,11 @@ def problems(table: Table, rows: list[Row]) -> list[str]:
     return missing
 
 
-def main() -> int:
-    """Compare, and say what is not as printed."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Compare, and print what is not as printed."""
     parser = argparse.ArgumentParser(description="compare our tables with the paper's .tex file")
     parser.add_argument("--tex", type=Path, required=True)
-    tex = parser.parse_args().tex.read_text(encoding="utf-8")
+    tex = parser.parse_args(words).tex.read_text(encoding="utf-8")
     printed = printed_tables(tex)
     ours = {table.label: table for table in tables() if table.kind == "table"}
     figures = {table.label for table in tables() if table.kind == "figure"}

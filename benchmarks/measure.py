@@ -3,6 +3,8 @@
     python benchmarks/measure.py run cifar10c --root DATA --store cifar10c.db [--workers 6]
     python benchmarks/measure.py export cifar10c --store cifar10c.db
     python benchmarks/measure.py restore cifar10c --store kept.db    # acclimate report kept.db
+    python benchmarks/measure.py restore --store kept.db             # the results of all plans
+    python benchmarks/measure.py status --write                      # docs/published.md
 
 A plan (plans/NAME.yaml) is a list of stages. Each lets ``acclimate tune`` choose options on
 hold-out shifts, and measures the choice with ``acclimate bench``: the words in it are those of the
@@ -10,7 +12,8 @@ command line, and ``bench`` takes over models and data sets. What is in the stor
 again: stop and resume at any time. ``export`` writes every measurement to results/NAME.json, beside
 those of other stores, and the choices to results/choices; page_tables.py makes tables of them.
 ``run --missing`` resumes in a new store where the exported results and choices end; ``restore``
-makes a store of the exported results alone, for ``acclimate results`` and ``acclimate report``.
+makes a store of the exported results alone, for ``acclimate results``, ``acclimate report`` and
+``acclimate reproduce --status``, whose table ``status`` puts into docs/published.md.
 """
 
 from __future__ import annotations
@@ -20,13 +23,18 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
 from acclimate.bench import Job, Record, Result, Store
 from acclimate.cli import main as acclimate
+from acclimate.paper.tables import find_table
+from page_tables import in_page
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -135,11 +143,32 @@ def export(args: argparse.Namespace) -> int:
 
 
 def restore(args: argparse.Namespace) -> int:
-    """The exported rows as results of a store."""
-    known = list(map(restored, exported(args.name)))
+    """The exported rows as results of a store; those of all plans where none is named."""
+    known = list(map(restored, exported(args.name))) if args.name else everything()
     Store(args.store).add_all(known)
     print(f"{len(known)} results in {args.store}")
     return 0
+
+
+def status(args: argparse.Namespace) -> int:
+    """Whether the page has the state of every published cell; with --write it gets it."""
+    page = args.page.read_text(encoding="utf-8")
+    wanted = in_page(page, states(), name="status")
+    if args.write:
+        args.page.write_text(wanted, encoding="utf-8")
+    elif wanted != page:
+        print(f"{args.page} has other states; python benchmarks/measure.py status --write")
+        return 1
+    return 0
+
+
+def states() -> str:
+    """``acclimate reproduce --status`` of all exported results."""
+    with TemporaryDirectory() as folder, redirect_stdout(StringIO()) as out:
+        store = Path(folder) / "kept.db"
+        Store(store).add_all(everything())
+        acclimate(["reproduce", "--status", "--format", "markdown", "--store", str(store)])
+    return out.getvalue().strip()
 
 
 def row(result: Result) -> Row:
@@ -178,6 +207,30 @@ def restored(stored: Row) -> Result:
     return Result(job=_job_of(stored), record=Record.from_dict(record))
 
 
+def everything() -> list[Result]:
+    """The exported results of all plans, and what was reproduced."""
+    return [*(restored(each) for name in NAMES for each in exported(name)), *reproduced()]
+
+
+def reproduced() -> list[Result]:
+    """What ``acclimate reproduce tbl:self-ensembling --json`` measured, a job for each cell."""
+    (table,) = json.loads((RESULTS / "self_ensembling.json").read_text(encoding="utf-8"))["tables"]
+    cells = {(cell.row, cell.column): cell for cell in find_table(table["label"]).cells}
+    found = []
+    for stored in table["rows"]:
+        if stored["status"] != "measured":
+            continue
+        cell = cells[stored["row"], stored["column"]]
+        chosen = (pair.rsplit(" ", 1) for pair in stored["setting"].split(", ") if pair)
+        options = {name: float(number) for name, number in chosen}
+        job = Job.of(model=cell.model, dataset=cell.dataset, recipe=cell.recipe, options=options)
+        images, oracle = stored["images"], [n for n in stored["notes"] if "oracle" in n]
+        record = {"errors": {"final": 100 - stored["measured"]}, "notes": oracle, RESTORED: True}
+        counts = {"images": images, "labelled": images}
+        found.append(Result(job=job, record=Record.from_dict({**record, **counts})))
+    return found
+
+
 def _job_of(stored: Row) -> Job:
     """The job of a row, of which the oldest do not have it whole."""
     if "job" in stored:
@@ -196,12 +249,13 @@ def _without_folders(job: Job) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run, export or restore."""
+    """Run, export, restore, or check the page of states."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     one, *others = (commands.add_parser(name) for name in ("run", "export", "restore"))
     for each in (one, *others):
-        each.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+        some = "?" if each.prog.endswith("restore") else None
+        each.add_argument("name", choices=NAMES, metavar="NAME", nargs=some, help=", ".join(NAMES))
         each.add_argument("--store", type=Path, required=True)
     one.add_argument("--root", type=Path, required=True, help="folder of the data sets")
     one.add_argument("--stages", type=int, nargs="+", help="only these, counted from 1")
@@ -209,8 +263,12 @@ def main() -> int:
     one.add_argument("--images", type=int, help="fewer of each shift")
     left = "only what results/NAME.json and results/choices do not have"
     one.add_argument("--missing", action="store_true", help=left)
+    page = commands.add_parser("status")
+    page.add_argument("--page", type=Path, default=HERE.parent / "docs" / "published.md")
+    page.add_argument("--write", action="store_true", help="put the states into the page")
     args = parser.parse_args()
-    return {"run": run, "export": export, "restore": restore}[args.command](args)
+    made = {"run": run, "export": export, "restore": restore, "status": status}
+    return made[args.command](args)
 
 
 if __name__ == "__main__":

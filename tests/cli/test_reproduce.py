@@ -34,10 +34,10 @@ def reproduce(*words: str) -> int:
 def test_the_list_has_a_line_for_each_table(capfd):
     assert reproduce("--list") == 0
     lines = capfd.readouterr().out.splitlines()
-    for table, line in zip(tables(), lines, strict=False):
+    for table, line in zip(tables(), lines[2:], strict=False):
         assert line.startswith(f"{table.label} ")
-        assert "here" in line
-    assert lines[-1].startswith("0 of 1,786 cells can run here, 70 are counted")
+    (total,) = (line.split() for line in lines if line.startswith("all "))
+    assert total == ["all", "1,786", "0", "40", "0", "1,598", "148"]
 
 
 def test_the_list_knows_what_is_available(capfd):
@@ -49,6 +49,47 @@ def test_the_list_knows_what_is_available(capfd):
         assert before in (None, found)
     assert (found["cells"], found["can_run"], found["counted"]) == (12, 6, 3)
     assert any(words.startswith("imagenet-c:") for words in found["missing"])
+
+
+def test_the_state_of_every_cell(capfd):
+    assert reproduce("--status") == 0
+    out = capfd.readouterr().out
+    table, close, cells = out.split("\n\n")
+    assert (len(table.splitlines()), len(cells.splitlines())) == (2 + 50 + 1, 2 + 1786)
+    assert close == "No number is measured."
+    assert reproduce("--status", "--json") == 0
+    found = json.loads(capfd.readouterr().out)
+    assert len(found["cells"]) == sum(each["cells"] for each in found["tables"]) == 1786
+    for state in ("measured", "counted", "can run", "needs data", "not measurable"):
+        of_cells = sum(cell["state"] == state for cell in found["cells"])
+        assert of_cells == sum(each[state.replace(" ", "_")] for each in found["tables"])
+    reasons = {cell["reason"] for cell in found["cells"] if cell["state"] != "counted"}
+    assert "" not in reasons
+    assert {"imagenet-c", "a number of Niu et al. 2022"} <= reasons
+
+
+def test_what_ran_is_measured_and_what_could_is_told_apart(capfd):
+    given = ["--root", "cifar10=cifar", "--incomplete", "--choice", "choice.json", "--quiet"]
+    only = ["--rows", "WRN-26-1-BN"]
+    ran = ["--images-per-shift", "8", "--columns", "w/o adapt", "--device", "cpu"]
+    assert reproduce("groupnorm", *only, *given, *ran) == 0
+    capfd.readouterr()
+    assert reproduce("groupnorm", *only, *given, "--status") == 0
+    out = capfd.readouterr().out
+    (line,) = (line for line in out.splitlines() if line.startswith("all "))
+    assert line.split() == ["all", "4", "1", "1", "2", "0", "0"]
+    (measured,) = (line for line in out.splitlines() if "w/o adapt" in line)
+    assert "8 of 10,000 images a shift" in measured
+    assert "are of fewer images" in out
+    assert reproduce("groupnorm", "--status", "--store", "no.db") == 2
+    assert "no such store: no.db" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["markdown", "latex"])
+def test_states_in_other_forms(capfd, form):
+    assert reproduce("tab:mapping", "--status", "--format", form) == 0
+    out = capfd.readouterr().out
+    assert ("| tab:mapping | ImageNet-D classes | 3 |" if form == "markdown" else "tabular") in out
 
 
 def test_a_dry_run_of_all_of_it_with_nothing_available(capfd):
@@ -64,7 +105,7 @@ def test_a_dry_run_says_how_long_and_runs_nothing(capfd, tmp_path):
     given = ["--root", "cifar10=cifar", *SMALL]
     assert reproduce("groupnorm", *given, "--dry-run") == 0
     out = capfd.readouterr().out
-    assert "6 jobs to run, about" in out.splitlines()[0]
+    assert "6 jobs to run on 48 images, about" in out.splitlines()[0]
     assert "can run, 1 job " in out
     assert not (tmp_path / "results.db").exists()
 

@@ -19,7 +19,7 @@ def test_scaled_by_images():
     done = made_up(job(), images=100, seconds=2.0)
     found = estimate([job(images=1000)], [done])
     assert found.seconds == pytest.approx(20.0)
-    assert str(found) == "1 job to run, about 20 s"
+    assert str(found) == "1 job to run on 1,000 images, about 20 s"
 
 
 def test_scaled_by_epochs():

@@ -22,7 +22,9 @@ def test_the_numbers_of_the_paper_whose_jobs_are_there_are_compared(store):
     points = published_points(store.results())
     assert points
     assert all("WRN-40-2" in point.label for point in points)
-    assert {point.small for point in points} == {"1,000 images a shift, severities 3, 5 only"}
+    assert {point.small for point in points} == {
+        "1,000 of 10,000 images a shift, severities 3, 5 only"
+    }
     assert published_points(sweep(models=["some:other"], corruptions=["fog"])) == []
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks import find_dataset, missing_parts
 from acclimate.data.benchmarks.registry import check_dataset, open_dataset
 from acclimate.data.shift import SEVERITIES
@@ -35,6 +37,9 @@ class AvailableData:
     _seen: dict[tuple[object, ...], str | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _counts: dict[tuple[object, ...], int | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _parts: dict[str, list[str]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -60,6 +65,18 @@ class AvailableData:
             self._seen[key] = found
         return self._seen[key]
 
+    def count(self, dataset: str, *, split: str | None, shift: str | None = None) -> int | None:
+        """How many images there are, or of a shift by its own name; None where none can be read."""
+        severity = SEVERITIES[0] if find_dataset(dataset).severities else None
+        key = (dataset, split, shift)
+        if key not in self._counts:
+            try:
+                opened = self._open(dataset, split=split, shift=shift, severity=severity)
+                self._counts[key] = len(opened)
+            except AcclimateError:
+                self._counts[key] = None
+        return self._counts[key]
+
     def nothing_of(self, dataset: str, *, split: str | None = None) -> str | None:
         """Why nothing of a data set can be read; None where some of it can."""
         shifts = find_dataset(dataset).shifts
@@ -75,22 +92,28 @@ class AvailableData:
     def _unreadable(self, dataset: str, root: Path, split: str | None) -> str | None:
         """Data sets without shifts are opened: arrays are quickly read, folders only listed."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", AcclimateWarning)
-                if find_dataset(dataset).check is not None:
+            if find_dataset(dataset).check is None:
+                self._open(dataset, split=split)
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", AcclimateWarning)
                     check_dataset(dataset, root, split=split, incomplete=self.incomplete)
-                else:
-                    open_dataset(
-                        dataset,
-                        root,
-                        split=split,
-                        cache=0,
-                        progress=False,
-                        incomplete=self.incomplete,
-                    )
         except AcclimateError as error:
             return str(error).splitlines()[0]
         return None
+
+    def _open(self, dataset: str, **which: Any) -> ImageSource:
+        """Quietly, and without keeping an image."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AcclimateWarning)
+            return open_dataset(
+                dataset,
+                Path(self.roots[dataset]).expanduser(),
+                cache=0,
+                progress=False,
+                incomplete=self.incomplete,
+                **which,
+            )
 
     def _missing(self, dataset: str) -> list[str]:
         """The parts that are not there, looked for once: ImageNet-C has 95."""

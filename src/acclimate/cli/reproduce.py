@@ -16,6 +16,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 
 if TYPE_CHECKING:
     from acclimate.bench import Job, Result
+    from acclimate.bench.choices import Choices
     from acclimate.paper import Comparison, Scope, Table, TablePlan
 
 __all__ = ["add_parser"]
@@ -31,6 +32,7 @@ call.
 
 examples:
   acclimate reproduce --list --root cifar10=data/cifar10
+  acclimate reproduce --status --store results.db
   acclimate reproduce tbl:groupnorm --root cifar10=data/cifar10 --dry-run
   acclimate reproduce groupnorm --root cifar10=data/cifar10 \\
       --images-per-shift 500 --severities 5
@@ -39,6 +41,7 @@ examples:
 """
 
 OK, SOME_FAILED = 0, 1
+_STORE = "results.db"
 
 
 def add_parser(commands: Any) -> None:
@@ -55,7 +58,11 @@ def add_parser(commands: Any) -> None:
     add = groups.data.add_argument
     label = "a label of the paper, with or without tbl: and the like; wildcards"
     add("names", metavar="NAME", nargs="*", help=label)
-    add("--list", action="store_true", help="list tables and figures, and which can run here")
+    add(
+        "--list", action="store_true", help="count what is measured of each table, and can run here"
+    )
+    state = "the same, and for each cell: measured, can run, needs data, not measurable"
+    add("--status", action="store_true", help=f"{state}; runs nothing")
     add("--rows", nargs="+", metavar="ROW", default=[], help="only these rows; wildcards")
     add("--columns", nargs="+", metavar="COLUMN", default=[], help="only these columns; wildcards")
     root = "folder of the data sets, or of one; repeatable; nothing is downloaded"
@@ -71,8 +78,10 @@ def add_parser(commands: Any) -> None:
     add("--incomplete", action="store_true", help=gaps)
     add_choice(groups.method, 'JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
     add = groups.output.add_argument
-    stored = "file of results, made where missing (default: %(default)s)"
-    add("--store", metavar="FILE", default="results.db", help=stored)
+    stored = (
+        "file of results, made where missing (default: %(default)s); --status: or a .json of it"
+    )
+    add("--store", metavar="FILE", default=_STORE, help=stored)
     formats = ["text", "markdown", "latex"]
     add("--format", choices=formats, default="text", help="default: %(default)s")
     add_json(groups)
@@ -97,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     )
     from acclimate.paper.estimate import estimate, seconds_an_image
 
-    if not args.names and not args.list:
+    if not (args.names or args.list or args.status):
         raise AcclimateError("expected the label of a table; acclimate reproduce --list has them")
     found = [table for name in args.names or ["*"] for table in find_tables(name)]
     unique = list({table.label: table for table in found}.values())
@@ -108,8 +117,8 @@ def run(args: argparse.Namespace) -> int:
     available.check(tables)
     choices = read_choices(*args.choice) if args.choice else None
     plans = plan_tables(tables, available=available, scope=scope, choices=choices)
-    if args.list:
-        _print_list(plans, as_json=args.json)
+    if args.list or args.status:
+        _print_states(plans, choices, args)
         return OK
     jobs = jobs_of(plans)
     known = _results(args.store, jobs)
@@ -117,7 +126,9 @@ def run(args: argparse.Namespace) -> int:
     engine = None if args.dry_run or not todo else engine_of(available.roots, args)
     workers = engine.workers if engine is not None else args.workers or 1
     time_image = partial(seconds_an_image, device=args.device)
-    expected = estimate(todo, known.values(), workers=workers, time_image=time_image)
+    expected = estimate(
+        todo, known.values(), workers=workers, time_image=time_image, count=available.images_of
+    )
     if not args.json:  # a table for a paper has nothing before it
         print(f"{expected}\n", flush=True, file=None if args.format == "text" else sys.stderr)
     ran, summary, status = None, "", OK
@@ -201,17 +212,33 @@ def _pairs(words: Sequence[str], what: str) -> dict[str, str]:
     return found
 
 
-def _print_list(plans: Sequence[TablePlan], *, as_json: bool) -> None:
-    from acclimate.paper.rendering import list_plans, listed
+def _print_states(
+    plans: Sequence[TablePlan], choices: Choices | None, args: argparse.Namespace
+) -> None:
+    from acclimate.bench.store import results_in
+    from acclimate.paper import StoredResults, compare, with_stored
+    from acclimate.paper.rendering import by_table, close, listed, status
 
-    if as_json:
-        print(json.dumps([listed(plan) for plan in plans], ensure_ascii=False))
+    no_store = args.store == _STORE and not Path(_STORE).exists()
+    weights = _pairs(args.weights, "--weights MODEL=FILE")
+    stored = StoredResults([] if no_store else results_in(args.store), weights=weights)
+    found = with_stored(plans, stored, choices)
+    shown = [compare(plan, stored.by_key, simulate=False) for plan in found]
+    if args.json:
+        tables = [listed(each) for each in shown]
+        cells = [{**row.to_dict(), "state": row.state, "reason": row.reason}
+                 for each in shown for row in each.rows]  # fmt: skip
+        record = {"store": args.store, "tables": tables, "cells": cells}
+        print(json.dumps(record if args.status else tables, ensure_ascii=False))
         return
-    print(list_plans(plans))
-    cells, here = sum(len(plan.cells) for plan in plans), sum(plan.can_run for plan in plans)
-    alone = sum(plan.counted for plan in plans)
-    print(f"\n{here:,} of {cells:,} cells can run here, {alone:,} are counted; acclimate reproduce "
-          "LABEL --dry-run prints what is missing for the others")  # fmt: skip
+    parts = [by_table(shown, needs=not args.status), *([status(shown)] if args.status else [])]
+    texts = [getattr(part, args.format)() for part in parts]
+    texts.insert(1, close(shown))
+    if not args.status:
+        texts.append(
+            "acclimate reproduce LABEL --dry-run prints what is missing, and how to get it"
+        )
+    print("\n\n".join(texts))
 
 
 def _results(path: str, jobs: Sequence[Job]) -> dict[str, Result]:

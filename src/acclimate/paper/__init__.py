@@ -14,11 +14,12 @@ from acclimate.paper.plan import (
     plan_tables,
     read_choices,
 )
+from acclimate.paper.stored import StoredResults, with_stored
 from acclimate.paper.tables import Cell, Table, find_table, find_tables, only_cells
 
 __all__ = [
     "Available", "Cell", "CellPlan", "Comparison", "ComparisonRow", "Estimate", "Lack",
-    "Measured", "Scope", "Table", "TablePlan", "Try", "compare", "estimate", "find_table",
-    "find_tables", "jobs_of", "measured", "only_cells", "plan_cell", "plan_tables",
-    "read_choices",
+    "Measured", "Scope", "StoredResults", "Table", "TablePlan", "Try", "compare", "estimate",
+    "find_table", "find_tables", "jobs_of", "measured", "only_cells", "plan_cell", "plan_tables",
+    "read_choices", "with_stored",
 ]  # fmt: skip

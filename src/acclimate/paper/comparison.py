@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from acclimate.bench.record import Result
 from acclimate.paper.computed import computed, extra_cells
@@ -13,7 +13,7 @@ from acclimate.paper.needs import Lack
 from acclimate.paper.plan import NO_RUN, CellPlan, Scope, TablePlan
 from acclimate.paper.tables import Cell, Table
 
-__all__ = ["Comparison", "ComparisonRow", "compare"]
+__all__ = ["STATES", "Comparison", "ComparisonRow", "State", "compare"]
 
 Status: TypeAlias = Literal[
     "measured",  # from runs
@@ -25,6 +25,22 @@ Status: TypeAlias = Literal[
     "missing",  # something has to be got first
     "published only",
 ]
+
+State: TypeAlias = Literal["measured", "counted", "can run", "needs data", "not measurable"]
+STATES: tuple[State, ...] = get_args(State)
+"""What a reader wants to know of a cell first, in fewer words than its status."""
+
+_STATE: Mapping[Status, State] = {
+    "measured": "measured",
+    "simulated": "counted",
+    "counted": "counted",
+    "library": "not measurable",
+    "can run": "can run",
+    "incomplete": "can run",
+    "missing": "needs data",
+    "published only": "not measurable",
+}
+_NEVER = ("unstated", "predictions")  # lacks that no data fills
 
 # What a row shows of its cell, in the order of the JSON, around what came of it.
 _BEFORE = ("table", "row", "column", "metric", "unit", "published", "published_std", "diverged")
@@ -72,6 +88,25 @@ class ComparisonRow(Cell):
         if self.published is None or self.measured is None or self.status == "library":
             return None
         return self.measured - self.published
+
+    @property
+    def state(self) -> State:
+        """Measured, measurable with what ``reason`` names, or not measurable for that reason."""
+        never = self.status == "missing" and any(lack.kind in _NEVER for lack in self.lacks)
+        return "not measurable" if never else _STATE[self.status]
+
+    @property
+    def reason(self) -> str:
+        """Why there is no measured number, or what one should know of it; in a line."""
+        if self.state == "measured":
+            return "; ".join(filter(None, [self.small, self.setting, *self.notes]))
+        if self.status == "library":
+            return "stated by the paper and taken over, nothing to measure"
+        if self.status == "published only":
+            return f"a number of {self.source}" if self.source else "a method without a recipe here"
+        never = [lack.how for lack in self.lacks if lack.kind in _NEVER]
+        lacks = [f"weights of {x.what}" if x.kind == "weights" else x.what for x in self.lacks]
+        return "; ".join(never or [*lacks, *filter(None, [self.missing])])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON: not what the cell states of how it is run."""
@@ -127,7 +162,7 @@ def _row(plan: CellPlan, results: Mapping[str, Result], scope: Scope) -> Compari
         begun = any(job.key in results for job in plan.jobs)
         row["status"] = "incomplete" if begun else "can run"
     notes = (*plan.notes, *found.notes, *notes)
-    return ComparisonRow(**row, jobs=len(plan.jobs), notes=notes, small=scope.words)
+    return ComparisonRow(**row, jobs=len(plan.jobs), notes=notes, small=plan.small)
 
 
 def _found(found: Measured) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 
@@ -18,6 +17,7 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.methods.registry import get_recipe
 from acclimate.metrics import ALEXNET_CORRUPTIONS, ALEXNET_DOMAINS, DOMAINS, rank_correlations
 from acclimate.models.architectures import ARCHITECTURES
+from acclimate.models.checkpoints import checkpoints
 from acclimate.models.loading import outline
 from acclimate.paper.measured import Measured
 from acclimate.paper.tables import Cell, Table, find_table
@@ -73,9 +73,12 @@ def _counted(value: float | None, *notes: str) -> Measured:
 
 @cache
 def _model(spec: str) -> nn.Module:
-    bare = ARCHITECTURES.get(spec.removeprefix("acclimate:"))
-    with torch.device("meta") if bare else nullcontext():  # shapes are enough
-        return outline(spec).model
+    trained = checkpoints().get(name := spec.removeprefix("acclimate:"))
+    name = name if trained is None else trained.architecture
+    if name in ARCHITECTURES:
+        with torch.device("meta"):  # shapes are enough
+            return ARCHITECTURES[name](classes=10)
+    return outline(spec).model
 
 
 def extra_cells(table: Table, *, count: int = 40) -> Iterator[tuple[Cell, Measured]]:

@@ -18,8 +18,9 @@ from acclimate.methods.registry import get_recipe, list_recipes
 from acclimate.models import load
 from acclimate.models.device import choose_device
 from acclimate.presets import tuned_recipe
+from acclimate.text import counted
 
-__all__ = ["Estimate", "estimate", "seconds_an_image", "work_of"]
+__all__ = ["Estimate", "estimate", "images_of", "seconds_an_image", "work_of"]
 
 IMAGES = {
     "cifar10": 10_000, "cifar10-c": 10_000, "imagenet": 50_000, "imagenet-c": 50_000,
@@ -38,11 +39,13 @@ _EPOCH = 4  # forward and backward, and the score afterwards
 class Estimate:
     """Seconds for so many jobs, of those whose model is known; None where none is.
 
-    ``unknown`` are models of which nothing is known, ``measured`` those that were timed for it.
+    ``images`` are those of all jobs, each adapted to or scored once; ``unknown`` are models of
+    which nothing is known, ``measured`` those that were timed for it.
     """
 
     seconds: float | None
     jobs: int
+    images: int = 0
     unknown: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     workers: int = 1
@@ -50,7 +53,7 @@ class Estimate:
     def __str__(self) -> str:
         if not self.jobs:
             return "nothing to run"
-        runs = f"{self.jobs:,} job{'s' if self.jobs > 1 else ''} to run"
+        runs = f"{counted(self.jobs, 'job')} to run on {counted(self.images, 'image')}"
         if self.seconds is None:
             return f"{runs}; how long that takes is unknown: no results of these models yet"
         at_once = f" with {self.workers} workers" if self.workers > 1 else ""
@@ -72,22 +75,27 @@ def estimate(
     *,
     workers: int = 1,
     time_image: Callable[[Job], float | None] | None = None,
+    count: Callable[[Job], int | None] = lambda _: None,
 ) -> Estimate:
     """Seconds for jobs, from results of the same models.
 
     ``time_image`` takes a job of a model without results and returns the seconds for one image
-    forward through it, or None where that cannot be timed.
+    forward through it, or None where that cannot be timed. ``count`` takes a job and returns how
+    many images its shift has; where it returns None they are as many as were published.
 
     >>> job = Job(model="acclimate:digits", dataset="mnist", recipe="none", images=100)
     >>> done = Result(job=job, record={"seconds": 2.0, "images": 100})
     >>> longer = Job(model="acclimate:digits", dataset="mnist", recipe="none")
     >>> print(estimate([longer], [done]))
-    1 job to run, about 3 min
+    1 job to run on 10,000 images, about 3 min
     """
     rates, timed, unknown = _rates_of(results), [], []
     by_model: dict[str, float] = defaultdict(float)
+    images = 0
     for job in jobs:
-        by_model[job.model] += work_of(job)
+        there = images_of(job, count(job))
+        images += there
+        by_model[job.model] += work_of(job, there)
     for model in by_model:
         if model in rates:
             continue
@@ -102,6 +110,7 @@ def estimate(
     return Estimate(
         seconds=seconds / max(1, min(workers, len(jobs))) if len(by_model) > len(unknown) else None,
         jobs=len(jobs),
+        images=images,
         unknown=tuple(unknown),
         measured=tuple(timed),
         workers=workers,
@@ -123,14 +132,20 @@ def _rates_of(results: Iterable[Result]) -> dict[str, float]:
     return {model: took[model] / work[model] for model in took}
 
 
-def work_of(job: Job) -> float:
-    """Images times passes of a job.
+def images_of(job: Job, there: int | None = None) -> int:
+    """The images of a job, of those that are there or, where that is not known, were published.
 
-    >>> work_of(Job(model="m", dataset="usps", recipe="none"))
-    2007
+    >>> job = Job(model="m", dataset="usps", recipe="none")
+    >>> images_of(job), images_of(job, 100)
+    (2007, 100)
     """
-    usual = IMAGES.get(job.dataset, 10_000)
-    images = usual if job.images is None else min(job.images, usual)
+    usual = IMAGES.get(job.dataset, 10_000) if there is None else there
+    return usual if job.images is None else min(job.images, usual)
+
+
+def work_of(job: Job, there: int | None = None) -> int:
+    """Images times passes of a job."""
+    images = images_of(job, there)
     return images * _passes(job, None, images)
 
 

@@ -10,6 +10,7 @@ from acclimate.bench.record import Result
 from acclimate.bench.selection import leave_one_out, place_of, settings_of
 from acclimate.metrics import CORRUPTIONS, DEV_CORRUPTIONS, mce, mde
 from acclimate.metrics.mean import Shifts, by_seeds, mean, mean_over_shifts, spread
+from acclimate.paper.needs import FROST
 from acclimate.paper.plan import ON_OTHERS, CellPlan, Try
 from acclimate.paper.tables import Cell
 from acclimate.text import counted
@@ -59,6 +60,8 @@ def measured(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
     cell = plan.cell
     if missing := _missing(plan, results):
         return Measured(value=None, missing=missing)
+    if cell.shift == "frost" and any(results[j.key].corruption != "frost" for j in plan.jobs):
+        return Measured(value=None, missing=str(FROST))
     readings = [
         reading
         for each in plan.tries

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from acclimate.bench.available import AvailableData
+from acclimate.bench.job import Job
 from acclimate.bench.plan import MADE_FROM, split_of
 from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
@@ -18,7 +19,7 @@ from acclimate.models.paper import find_record
 from acclimate.paper.tables import Cell, Table, tables
 
 __all__ = [
-    "Available", "Lack", "Place", "clean_lack", "fill_path", "find_place", "weights_lack",
+    "FROST", "Available", "Lack", "Place", "clean_lack", "fill_path", "find_place", "weights_lack",
     "weights_note",
 ]  # fmt: skip
 
@@ -35,6 +36,14 @@ class Lack:
 
     def __str__(self) -> str:
         return f"{self.what}: {self.how}"
+
+
+FROST = Lack(
+    kind="data",
+    what="photographs of frost",
+    how="pip install imagecorruptions brings them; textures of our own stand in for them in means "
+    "alone, and have a column of their own, frost-procedural",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +90,13 @@ class Available(AvailableData):
                     f"--weights {key}=... is meant for {len(meant)} different weights; say for "
                     f"which row, with wildcards if you like: {'; '.join(rows)}"
                 )
+
+    def images_of(self, job: Job) -> int | None:
+        """How many images a job's shift has; those made on the fly are as many as the clean."""
+        if job.dataset not in self.roots:
+            return None
+        shift = None if job.preset else job.corruption
+        return self.count(job.dataset, split=job.split, shift=shift)
 
     def file(self, cell: Cell) -> str | None:
         """The weights file for a cell: that of its row rather than that of its model."""

@@ -13,11 +13,13 @@ from acclimate.bench.choices import Choices
 from acclimate.bench.job import UNADAPTED, Job, Value, Weights
 from acclimate.bench.shifts import job_shifts
 from acclimate.data.benchmarks import find_dataset
-from acclimate.data.shift import SEVERITIES, plain_shift
+from acclimate.data.corruptions import frost_kind
+from acclimate.data.shift import SEVERITIES, STAND_INS, plain_shift
 from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe, list_recipes
 from acclimate.models.checkpoints import checkpoints
 from acclimate.paper.needs import (
+    FROST,
     Available,
     Lack,
     Place,
@@ -32,7 +34,8 @@ from acclimate.presets import find_preset
 
 __all__ = [
     "NO_RUN", "ON_OTHERS", "CellPlan", "Scope", "TablePlan", "Try", "chosen_for", "jobs_of",
-    "longest_runs", "plan_cell", "plan_tables", "read_choices",
+    "longest_runs", "not_by_jobs", "notes_of", "plan_cell", "plan_tables", "read_by_epoch",
+    "read_choices", "scored_elsewhere", "shifts_of", "tries_of",
 ]  # fmt: skip
 
 NO_RUN = {"parameters", "adapted parameters", "classes", "optimizer.lr", "batch_size", "epochs"}
@@ -114,13 +117,14 @@ class CellPlan:
     """A cell, and what is run for it: one try, or those of a search, of which the best counts.
 
     ``lacks`` is what is missing, and then there are no tries; ``notes`` tell what differs from what
-    the paper did.
+    the paper did, ``small`` what is left out.
     """
 
     cell: Cell
     tries: tuple[Try, ...] = ()
     lacks: tuple[Lack, ...] = ()
     notes: tuple[str, ...] = ()
+    small: str = ""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -135,16 +139,6 @@ class TablePlan:
     table: Table
     cells: tuple[CellPlan, ...]
     scope: Scope
-
-    @property
-    def can_run(self) -> int:
-        """How many cells can be run with what is available."""
-        return sum(bool(plan.jobs) for plan in self.cells)
-
-    @property
-    def counted(self) -> int:
-        """How many take no run: numbers of parameters, of classes, and the like."""
-        return sum(not plan.jobs and not plan.lacks for plan in self.cells)
 
 
 def plan_tables(
@@ -182,12 +176,12 @@ def longest_runs(cells: Iterable[Cell]) -> dict[Hashable, int]:
     """The most epochs of cells that differ in nothing else: one run has the errors of all."""
     epochs: dict[Hashable, set[int]] = {}
     for cell in cells:
-        if cell.epochs is not None and _by_epoch(cell):
+        if cell.epochs is not None and read_by_epoch(cell):
             epochs.setdefault(_family(cell), set()).add(cell.epochs)
     return {family: max(found) for family, found in epochs.items() if len(found) > 1}
 
 
-def _by_epoch(cell: Cell) -> bool:
+def read_by_epoch(cell: Cell) -> bool:
     """An error after an epoch can be read off; other metrics are known at the end alone."""
     return cell.metric in ("error", "mCE", "mDE")
 
@@ -195,7 +189,7 @@ def _by_epoch(cell: Cell) -> bool:
 def _family(cell: Cell) -> Hashable:
     options = tuple(sorted(cell.options.items()))
     what = (cell.model, cell.weights, cell.dataset, cell.split, cell.recipe, cell.seeds, options)
-    return (*what, _by_epoch(cell))
+    return (*what, read_by_epoch(cell))
 
 
 def plan_cell(
@@ -219,17 +213,19 @@ def plan_cell(
     scope, choices = scope or Scope(), choices or Choices()
     if cell.metric in NO_RUN and not cell.published_only:
         return CellPlan(cell=cell)
-    if (lack := _not_by_jobs(cell)) is not None:
+    if (lack := not_by_jobs(cell)) is not None:
         return CellPlan(cell=cell, lacks=(lack,))
-    shifts, severities = _shifts(cell, scope)
+    shifts, severities = shifts_of(cell, scope)
     if not shifts and cell.shift is not None:
         left_out = Lack(kind="scope", what="left out", how=scope.words)
         return CellPlan(cell=cell, lacks=(left_out,))
     place = find_place(cell, available, shifts, severities)
     file = available.file(cell)
-    tries = _tries(cell, choices, longest or {})
+    tries = tries_of(cell, choices, longest or {})
     weights = weights_lack(cell, file, shifts, severities)
-    found = (place, weights, clean_lack(cell, available), tries)
+    stand_in = isinstance(place, Place) and _frost_stands_in(place, shifts)
+    frost = FROST if stand_in and cell.shift == "frost" else None
+    found = (place, weights, clean_lack(cell, available), tries, frost)
     lacks = [each for each in found if isinstance(each, Lack)]
     if isinstance(place, Lack) or isinstance(tries, Lack) or lacks:
         return CellPlan(cell=cell, lacks=tuple(dict.fromkeys(lacks)))
@@ -244,8 +240,7 @@ def plan_cell(
         recipe=str(cell.recipe),
         images=scope.images,
         split=place.split,
-        # Adapted to one data set and scored on another, even where one is made from the other.
-        forgetting=cell.scored_on is not None and cell.scored_on != cell.dataset,
+        forgetting=scored_elsewhere(cell),
     )
     adapts = cell.recipe != UNADAPTED
     seeds = range(cell.seeds if adapts else 1)  # nothing is drawn where nothing is adapted
@@ -261,11 +256,17 @@ def plan_cell(
     return CellPlan(
         cell=cell,
         tries=tuple(map(tried, tries)),
-        notes=_notes(cell, place, tries, choices, file),
+        small=scope.words,
+        notes=notes_of(cell, place, tries, choices, file, stand_in=stand_in),
     )
 
 
-def _not_by_jobs(cell: Cell) -> Lack | None:
+def scored_elsewhere(cell: Cell) -> bool:
+    """Adapted to one data set and scored on another, even where one is made from the other."""
+    return cell.scored_on is not None and cell.scored_on != cell.dataset
+
+
+def not_by_jobs(cell: Cell) -> Lack | None:
     """How to get what no job measures; None for the rest."""
     if cell.published_only:
         how = "published only, not run here"
@@ -285,7 +286,7 @@ def _not_by_jobs(cell: Cell) -> Lack | None:
     return None
 
 
-def _shifts(cell: Cell, scope: Scope) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def shifts_of(cell: Cell, scope: Scope) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The corruptions or domains of a cell that are run, and their severities."""
     if cell.shift is None:
         return (), ()
@@ -333,7 +334,7 @@ def chosen_for(cell: Cell, choices: Choices) -> Mapping[str, Value]:
     return {} if found is None or found.options is None else found.options
 
 
-def _tries(cell: Cell, choices: Choices, longest: Longest) -> tuple[Try, ...] | Lack:
+def tries_of(cell: Cell, choices: Choices, longest: Longest) -> tuple[Try, ...] | Lack:
     """What a cell is run with, or why that is not known.
 
     What the cell states comes first, then what was chosen beforehand, which is not searched again;
@@ -367,18 +368,33 @@ def _tries(cell: Cell, choices: Choices, longest: Longest) -> tuple[Try, ...] | 
     )
 
 
-def _notes(
-    cell: Cell, place: Place, tries: Sequence[Try], choices: Choices, file: str | None
+def _frost_stands_in(place: Place, shifts: Sequence[str]) -> bool:
+    """Whether frost is made here with textures of our own."""
+    return place.preset is not None and "frost" in shifts and frost_kind() in STAND_INS
+
+
+def notes_of(
+    cell: Cell,
+    place: Place,
+    tries: Sequence[Try],
+    choices: Choices,
+    file: str | None,
+    *,
+    stand_in: bool,
 ) -> tuple[str, ...]:
-    """What differs from what the paper did, and where hyper-parameters come from."""
+    """What differs from what the paper did, and where hyper-parameters come from.
+
+    ``stand_in``: whether frost is of our own textures.
+    """
     notes = []
     own = checkpoints().get(str(cell.model).removeprefix("acclimate:"))
     if own is not None:
         clean = f"{own.error:.1f} % error on {own.error_on}"
         notes.append(f"the network is this package's own ({clean}), not the paper's")
     if place.preset is not None:
-        frost = "; frost has textures of our own" if cell.shift in ("test", "frost") else ""
-        notes.append(f"{cell.dataset} is made on the fly from {place.dataset}{frost}")
+        notes.append(f"{cell.dataset} is made on the fly from {place.dataset}")
+    if stand_in:
+        notes.append("frost has textures of our own (frost-procedural), which the mean is over")
     if cell.recipe not in (None, UNADAPTED) and get_recipe(cell.recipe).learns:
         notes += _setting_notes(cell, tries, choices)
     return (*notes, *filter(None, [weights_note(cell, file)]))

@@ -1,4 +1,4 @@
-"""Comparisons as text, Markdown and LaTeX, and the list of what can run."""
+"""Comparisons as text, Markdown and LaTeX, and the states of all cells."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from acclimate.paper.comparison import Comparison, ComparisonRow
-from acclimate.paper.plan import TablePlan
-from acclimate.table import Table
+from acclimate.paper.comparison import STATES, Comparison, ComparisonRow
+from acclimate.table import Entry, Number, Table
 from acclimate.text import counted
 
-__all__ = ["FORMATS", "counts", "list_plans", "listed", "text"]
+__all__ = ["FORMATS", "by_table", "close", "counts", "listed", "status", "text"]
 
 _HEADER = ("row", "column", "metric", "published", "measured", "difference", "notes")
 
@@ -126,33 +125,75 @@ def counts(rows: Sequence[ComparisonRow]) -> str:
     return ", ".join(f"{number:,} {status}" for status, number in found.items()) or "no cells"
 
 
-def list_plans(plans: Sequence[TablePlan]) -> str:
-    """A line for each table: its cells, what can run here, and what it needs.
+def by_table(shown: Sequence[Comparison], *, needs: bool = False) -> Table:
+    """A line for each table with how many of its cells have which state, and one for all.
 
-    >>> from acclimate.paper import Available, find_tables, plan_tables
+    >>> from acclimate.paper import Available, compare, find_tables, plan_tables
     >>> plans = plan_tables(find_tables("tab:mapping"), available=Available())
-    >>> print(list_plans(plans))
-    tab:mapping  How many ImageNet ...  12 cells  all counted here  needs nothing
+    >>> print(by_table([compare(plan, {}) for plan in plans]).text())
+    table        what it shows       cells  measured  counted  can run  needs data  not measurable
+    -----------  ------------------  -----  --------  -------  -------  ----------  --------------
+    tab:mapping  How many ImageN...     12         0       12        0           0               0
+    all                                 12         0       12        0           0               0
     """
-    rows = [
-        [plan.table.label, plan.table.title, counted(len(plan.cells), "cell"), _here(plan),
-         _needs(plan)]
-        for plan in plans
-    ]  # fmt: skip
-    return Table(rows).text()
+    rows: list[list[Entry]] = []
+    for each in shown:
+        more = [_needs(each)] if needs else []
+        rows.append([each.table.label, each.table.title, *_states(each.rows), *more])
+    total = _states([row for each in shown for row in each.rows])
+    rows.append(["all", "", *total, *([""] if needs else [])])
+    heads = ["table", "what it shows", "cells", *STATES, *(["needs"] if needs else [])]
+    return Table(rows, heads)
 
 
-def listed(plan: TablePlan) -> dict[str, Any]:
-    """The same as plain values, for JSON, with all that is missing."""
-    table = plan.table
-    missing = dict.fromkeys(str(lack) for cell in plan.cells for lack in cell.lacks)
+def _states(rows: Sequence[ComparisonRow]) -> list[Number]:
+    found = Counter(row.state for row in rows)
+    counts = (len(rows), *(found[state] for state in STATES))
+    return [Number(f"{count:,}", count) for count in counts]
+
+
+def status(shown: Sequence[Comparison]) -> Table:
+    """A line for each cell: published, measured, the difference; its state, and why."""
+    numbers: dict[str, int] = {}
+    rows = []
+    for comparison in shown:
+        for row in comparison.rows:
+            known = _words(row) if row.measured is not None else [*_words(row)[:4], "", ""]
+            reason = row.reason
+            if row.state == "measured":
+                refer = [f"[{numbers.setdefault(each, len(numbers) + 1)}]" for each in row.notes]
+                reason = "; ".join(filter(None, [row.small, " ".join(refer)]))
+            rows.append([comparison.table.label, *known, row.state, reason])
+    notes = [f"[{number}] {note}" for note, number in numbers.items()]
+    return Table(rows, ["table", *_HEADER[:-1], "state", "needs, why, or notes"], notes=notes)
+
+
+def close(shown: Sequence[Comparison]) -> str:
+    """How near measured numbers are to the published.
+
+    >>> close([])
+    'No number is measured.'
+    """
+    rows = [row for each in shown for row in each.rows if row.state == "measured"]
+    gaps = [abs(row.difference) for row in rows if row.difference is not None]
+    few = sum(bool(row.small) for row in rows)
+    near = sum(gap <= 1 for gap in gaps)
+    some = f" {few:,} are of fewer images." if few else ""
+    near_by = f"Of {len(gaps):,} measured numbers {near:,} are within one point of the published."
+    return f"{near_by}{some}" if gaps else "No number is measured."
+
+
+def listed(comparison: Comparison) -> dict[str, Any]:
+    """A table's counts as plain values, for JSON, with all that is missing."""
+    table = comparison.table
+    missing = dict.fromkeys(str(lack) for row in comparison.rows for lack in row.lacks)
+    found = Counter(row.state for row in comparison.rows)
     return {
         "label": table.label,
         "kind": table.kind,
         "title": table.title,
         "cells": len(table.cells),
-        "can_run": plan.can_run,
-        "counted": plan.counted,
+        **{state.replace(" ", "_"): found[state] for state in STATES},
         "simulated": "theory" in table.settings,
         "datasets": table.datasets,
         "models": table.models,
@@ -161,31 +202,19 @@ def listed(plan: TablePlan) -> dict[str, Any]:
     }
 
 
-def _here(plan: TablePlan) -> str:
-    if not plan.cells:
-        return "simulated here"
-    done = {"can run here": plan.can_run, "counted here": plan.counted}
-    for words, number in done.items():
-        if number == len(plan.cells):
-            return f"all {words}"
-    parts = [f"{number} {words}" for words, number in done.items() if number]
-    simulated = ["the theory is simulated"] if "theory" in plan.table.settings else []
-    return ", ".join([*(parts or ["none can run here"]), *simulated])
-
-
-def _needs(plan: TablePlan) -> str:
-    unstated = sum(any(lack.kind == "unstated" for lack in each.lacks) for each in plan.cells)
+def _needs(comparison: Comparison) -> str:
+    """What would have to be there for all cells that are run."""
+    unstated = [row for row in comparison.rows if any(x.kind == "unstated" for x in row.lacks)]
     run = [
-        each.cell
-        for each in plan.cells
-        if (each.jobs or each.lacks) and not each.cell.published_only
-        and not any(lack.kind == "unstated" for lack in each.lacks)
-    ]  # fmt: skip
-    names = sorted({name for cell in run for name in (cell.dataset, cell.scored_on) if name})
-    models = sorted({cell.model for cell in run if cell.model})
+        row
+        for row in comparison.rows
+        if row.status in ("measured", "can run", "incomplete", "missing") and row not in unstated
+    ]
+    names = sorted({name for row in run for name in (row.dataset, row.scored_on) if name})
+    models = sorted({row.model for row in run if row.model})
     shown = models if len(models) <= 2 else [f"{len(models)} models"]
     words = "; ".join(", ".join(part) for part in (names, shown) if part)
-    weights = len({(cell.model, cell.weights) for cell in run if cell.weights})
+    weights = len({(row.model, row.weights) for row in run if row.weights})
     files = f"; {counted(weights, 'weights file')}" if weights else ""
-    rest = f"; the settings of {counted(unstated, 'cell')} are not stated" if unstated else ""
-    return f"needs {words or 'nothing'}{files}{rest}"
+    rest = f"; the settings of {counted(len(unstated), 'cell')} are not stated" if unstated else ""
+    return f"{words or 'nothing'}{files}{rest}"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 
 from acclimate.bench.choices import Choices
-from acclimate.bench.job import Job, Value
+from acclimate.bench.job import Value
 from acclimate.bench.record import Result
-from acclimate.paper import Available, Scope, measured, plan_cell
-from acclimate.paper.plan import longest_runs
+from acclimate.paper import Scope, StoredResults, measured
 from acclimate.paper.tables import tables
 from acclimate.parts.base import PARTS
 from acclimate.report import charts
@@ -37,13 +34,6 @@ class PublishedPoint:
     small: str = ""
 
 
-class _InStore(Available):
-    """Images that results are of were available once; nothing is opened."""
-
-    def problem(self, dataset: str, **_: object) -> str | None:
-        return None if dataset in self.roots else "no results"
-
-
 def published_points(
     results: Iterable[Result], shown: Sequence[Shown] = ()
 ) -> list[PublishedPoint]:
@@ -52,39 +42,24 @@ def published_points(
     Where a recipe ran with several options, those it is ``shown`` with elsewhere in the report
     count, unless it is their error on what is shown that speaks for them.
     """
-    known = {result.key: result for result in results if result.status == "done"}
-    jobs = [result.job for result in known.values()]
+    stored = StoredResults(results)
+    jobs = [result.job for result in stored.by_key.values()]
     models = {job.model for job in jobs}
-    cells = [
-        cell
-        for table in tables()
-        for cell in table.to_run
-        if cell.model in models and cell.published is not None and cell.metric in _METRICS
-    ]
-    available = _InStore(roots={job.dataset: "" for job in jobs}, weights=_weights(jobs))
     severities = tuple(sorted({job.severity for job in jobs if job.severity is not None}))
-    sizes = sorted({job.images for job in jobs}, key=lambda size: size or 1 << 60, reverse=True)
-    # The whole first: a small version counts only where there is nothing else.
-    scopes = [Scope(images=size) for size in sizes]
-    scopes += [Scope(images=size, severities=severities) for size in sizes if severities]
-    settings = [*_choices(shown), Choices()]
-    # A run for one table may be longer than a cell asks for, and has its epoch among its own.
-    of_all = longest_runs(cells)
+    # The whole first: fewer severities count only where there is nothing else.
+    scopes = [Scope(), *([Scope(severities=severities)] if severities else [])]
     points = []
-    for cell in cells:
-        of_table = longest_runs(other for other in cells if other.table == cell.table)
-        for scope, choices, longest in product(scopes, settings, (None, of_table, of_all)):
-            plan = plan_cell(
-                cell, available=available, scope=scope, choices=choices, longest=longest
-            )
-            if not plan.jobs or not all(job.key in known for job in plan.jobs):
-                continue
-            value = measured(plan, known).value
-            if value is not None and cell.published is not None:
-                label = f"{cell.table}: {cell.row}, {cell.column} ({cell.metric})"
-                points.append(PublishedPoint(label=label, published=cell.published,
-                                             measured=value, small=scope.words))  # fmt: skip
-                break
+    for cell in (cell for table in tables() for cell in table.to_run):
+        if cell.model not in models or cell.published is None or cell.metric not in _METRICS:
+            continue
+        tried = product(scopes, [*_choices(shown), Choices()])
+        plans = (stored.plan(cell, scope=scope, choices=choices) for scope, choices in tried)
+        plan = next((plan for plan in plans if plan is not None and plan.jobs), None)
+        value = None if plan is None else measured(plan, stored.by_key).value
+        if plan is not None and value is not None:
+            label = f"{cell.table}: {cell.row}, {cell.column} ({cell.metric})"
+            points.append(PublishedPoint(label=label, published=cell.published,
+                                         measured=value, small=plan.small))  # fmt: skip
     return points
 
 
@@ -103,24 +78,6 @@ def _choices(shown: Sequence[Shown]) -> list[Choices]:
             options = found.setdefault((job.dataset, job.weights, job.images), {})
             options.setdefault(job.model, {})[each.setting.recipe] = dict(each.setting.options)
     return [Choices.of(options) for options in found.values()]
-
-
-def _weights(jobs: Iterable[Job]) -> dict[str, str]:
-    """Files of models that were filled with just one, where it is still there."""
-    files: dict[str, set[str]] = {}
-    for job in jobs:
-        if job.weights is not None:
-            files.setdefault(job.model, set()).add(job.weights.path)
-    wanted = Counter(
-        model
-        for model, _ in {(c.model, c.weights) for t in tables() for c in t.to_run if c.weights}
-    )
-    return {
-        model: path
-        for model, (path, *others) in files.items()
-        # Which of several weights the file holds cannot be known here.
-        if not others and wanted[model] <= 1 and Path(path).is_file()
-    }
 
 
 def published_figure(points: Sequence[PublishedPoint]) -> Figure | None:
