@@ -277,7 +277,7 @@ def test_models_may_return_logits_in_any_usual_form(form: str) -> None:
     ("form", "message"),
     [
         ("nothing", "returns logits .* got dict"),
-        ("segments", r"images × classes, got \(8, 5, 1, 1\)"),
+        ("segments", r"images × classes, got \(1, 5, 1, 1\)"),
     ],
 )
 def test_models_that_return_no_logits_are_refused(form: str, message: str) -> None:

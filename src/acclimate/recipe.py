@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.models.checks import check_layers, check_learnable
 from acclimate.models.layers import batch_norm_layers
 from acclimate.parts.base import PARTS, Part, part_class, part_kind
 from acclimate.parts.filters import Everything, Filter
@@ -114,6 +115,8 @@ class Recipe:
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model this recipe cannot work with."""
+        check_layers(model)
+        check_learnable(model, gradients=self.learns)
         for part in self.parts().values():
             part.check(model)
         only_statistics = not self.learns and isinstance(self.predictor, Student)

@@ -75,8 +75,10 @@ class Stream(nn.Module):
 
     A batch is a tensor or an array: uint8 images of any size (N×H×W×3 or N×3×H×W) are resized, cut
     and scaled by ``preprocessing``, which comes from the model's own record where it has one (what
-    ``models.load`` gave, or timm's); float tensors are model input as they are. ``repr(stream)``
-    shows which preprocessing is used.
+    ``models.load`` gave, or timm's); float tensors are model input as they are, in the
+    model's precision. ``repr(stream)`` shows which preprocessing is used. Of the first batch, and
+    where the size of the images changes, one image is tried first: what the model does not take is
+    refused before anything is learnt.
 
     In a process group every process gives its own part of each batch, and all learn the same.
 
@@ -123,6 +125,7 @@ class Stream(nn.Module):
             raise AcclimateError(f"expected predictions='before' or 'after', got {predictions!r}")
         if episodic and chosen.episode is None:
             chosen = replace(chosen, episode="batch")
+        chosen.check(loaded.model)  # before it is copied
         if chosen.episode and predictions == "before":
             raise AcclimateError(
                 "an episode predicts after its update: expected predictions='after'"
@@ -138,6 +141,7 @@ class Stream(nn.Module):
         self._unchosen = not parallel.active()
         self.learner.start_epoch()
         self.events: list[Event] = []
+        self._tried: torch.Size | None = None
         self.paused = False
         self._fresh = self.learner.snapshot()
         self._watch = Watch()
@@ -184,13 +188,16 @@ class Stream(nn.Module):
                 f"expected float images as N×{known.channels}×H×W, as the model takes them, got "
                 f"{'×'.join(map(str, ready.shape))}"
             )
-        return ready if ready is images else ready.to(floating_dtype(self.model))
+        return ready.to(parameter.device, floating_dtype(self.model))
 
     def _predict(self, images: Tensor) -> Tensor:
         if images.is_inference():  # made under inference_mode: autograd wants one of its own
             images = images.clone()
         if not len(images) and not parallel.active():  # nothing to learn from
             return self.learner.source_forward(images).logits
+        if len(images) and images.shape[1:] != self._tried:
+            self.learner.try_out(images)
+            self._tried = images.shape[1:]
         if self._unchosen:  # the first batch shows what is faster
             self.learner.network.accelerate(choose(self.model, images, speed=self.speed))
             self._unchosen = False
@@ -304,7 +311,7 @@ class Stream(nn.Module):
         """What ``to``, ``cuda`` and ``double`` call: all state follows the model."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.learner.transform(fn)
-        self._unchosen = not parallel.active()
+        self._unchosen, self._tried = not parallel.active(), None
         # Numbers, such as a learning rate, are kept to the last digit.
         self._fresh = {name: fn(t) if t.ndim else t for name, t in self._fresh.items()}
         transform(self._watch, fn)

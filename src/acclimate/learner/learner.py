@@ -15,7 +15,7 @@ from acclimate.acceleration import EXACT, PLAIN, Acceleration, GraphedWork
 from acclimate.errors import AcclimateError
 from acclimate.learner.network import Network
 from acclimate.learner.state import pack, transform, under, unpack
-from acclimate.models.outputs import Outputs, find_classifier
+from acclimate.models.outputs import Outputs, checked_logits, find_classifier
 from acclimate.parts.base import Part, Step
 from acclimate.parts.statistics import StatisticsControl
 from acclimate.recipe import Recipe
@@ -238,6 +238,12 @@ class Learner:
             own_head = None if weights is None else under("objective:", weights)
             projections = self.recipe.objective.project(state, features, own_head)
         return Outputs(logits, features, projections)
+
+    def try_out(self, images: Tensor) -> None:
+        """Refuse images the model does not take, before anything is learnt from them."""
+        self.statistics.release()  # one image alone has none
+        checked_logits(self.model, images[:1])
+        self._features = None
 
     def step(self, images: Tensor) -> StepResult:
         """Predict, then learn from one batch of images; an episode learns, then predicts."""
