@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import warnings
@@ -29,7 +30,7 @@ from acclimate.models.device import copy_model, floating_dtype
 from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import find_preset, scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
-from acclimate.text import Speed, counted, titled_rows
+from acclimate.text import Speed, counted, first_difference, titled_rows
 
 __all__ = ["Stream"]
 
@@ -322,12 +323,15 @@ class Stream(nn.Module):
         state = {f"learner/{k}": v for k, v in self.learner.snapshot().items()}
         state |= {f"fresh/{k}": v for k, v in self._fresh.items()}
         state |= {f"watch/{k}": v for k, v in pack(self._watch).items()}
+        state["recipe"] = torch.tensor(list(_described(self.learner.recipe)), dtype=torch.uint8)
         state["paused"] = torch.tensor(self.paused)
         state["rollbacks"] = torch.tensor(self._rollbacks)
         return state
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
-        """Resume from what ``state_dict`` held."""
+        """Resume from what ``state_dict`` held; the state of another recipe is refused."""
+        if "recipe" in state:  # 0.1 wrote none
+            _check_recipe(bytes(state["recipe"].tolist()), self.learner.recipe)
         self.learner.load_state_tensors(under("learner/", state))
         self._fresh = under("fresh/", state)
         for name, tensor in self.learner.source.items():
@@ -335,3 +339,21 @@ class Stream(nn.Module):
         unpack(self._watch, under("watch/", state))
         self.paused = bool(state["paused"])
         self._rollbacks = int(state["rollbacks"])
+
+
+def _described(recipe: Recipe) -> bytes:
+    """What of a recipe changes what is learnt; its name does not."""
+    plain = {k: v for k, v in recipe.to_dict().items() if k not in ("name", "summary")}
+    return json.dumps(plain, default=str).encode()
+
+
+def _check_recipe(stored: bytes, recipe: Recipe) -> None:
+    there, here = json.loads(stored), json.loads(_described(recipe))
+    if there == here:
+        return
+    option, got, expected = first_difference(there, here)
+    raise AcclimateError(
+        f"this state is of another recipe: expected {option} {expected}, as this stream has it, "
+        f"got {got}; make the stream with the recipe and options it was saved with: "
+        "Stream(model, recipe, options=...)"
+    )

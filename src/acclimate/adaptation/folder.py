@@ -17,6 +17,7 @@ from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import json_writer, remove_partial, write_files
 from acclimate.result import RECORD, AdaptationResult, RunRecord, stored_run
+from acclimate.text import first_difference
 
 __all__ = ["CHECKPOINT", "RunFolder", "State"]
 
@@ -63,7 +64,9 @@ class RunFolder:
             raise AcclimateError(f"cannot read {self.path / RECORD}: {error}") from error
         different = [k for k in record if found.get(k) != record[k] and k != "versions"]
         if different:
-            key, there, here = _first_difference(found, record, different[0])
+            key, there, here = first_difference(
+                {k: found.get(k) for k in different}, {k: record[k] for k in different}
+            )
             raise AcclimateError(
                 f"the output folder {self.path} holds another run, which differs in "
                 f"{', '.join(different)} ({key}: there {there}, here {here}); "
@@ -108,13 +111,3 @@ class RunFolder:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
 
         parallel.on_main(write)
-
-
-def _first_difference(there: Any, here: Any, key: str) -> tuple[str, str, str]:
-    """The first option in which two records differ, down to the innermost, and both values."""
-    one, other = there.get(key), here.get(key)
-    if isinstance(one, dict) and isinstance(other, dict):
-        inner = next(k for k in {**one, **other} if one.get(k) != other.get(k))
-        path, *values = _first_difference(one, other, inner)
-        return f"{key}.{path}", values[0], values[1]
-    return key, json.dumps(one), json.dumps(other)

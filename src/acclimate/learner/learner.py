@@ -464,12 +464,15 @@ class Learner:
     @torch.no_grad()
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Put :meth:`state_tensors` back; without optimiser entries its moments start anew."""
-        missing = [name for name in self.learning if f"learning/{name}" not in tensors]
-        if missing:
-            raise AcclimateError(
-                f"this state belongs to another model or recipe: it has no {missing[0]!r}, "
-                f"which learns under {self.recipe.name!r}"
-            )
+        for name, parameter in self.learning.items():
+            stored = tensors.get(f"learning/{name}")
+            if stored is None or stored.shape != parameter.shape:
+                got = "none" if stored is None else f"one of {tuple(stored.shape)}"
+                raise AcclimateError(
+                    f"this state is of another model or recipe: expected {name!r}, which learns "
+                    f"under {self.recipe.name!r}, as a tensor of {tuple(parameter.shape)}, got "
+                    f"{got}; load it into the model and recipe it was saved from"
+                )
         for name, parameter in self.learning.items():
             parameter.copy_(tensors[f"learning/{name}"])
         for slot, state in self.states.items():
