@@ -160,9 +160,7 @@ def test_a_paused_stream_comes_back_paused() -> None:
 def test_a_state_of_another_recipe_is_refused() -> None:
     state = Stream(bn_net(), "ent").state_dict()
     other = Stream(bn_net(), "ent", options={"selector": "last-layer"})
-    expected = (
-        r'another recipe: expected selector.kind "last-layer", .* got "affine"; make'
-    )
+    expected = r'another recipe: expected selector.kind "last-layer", .* got "affine"; make'
     with pytest.raises(AcclimateError, match=expected):
         other.load_state_dict(state)
 
