@@ -60,7 +60,8 @@ def check_shareable(model: nn.Module, recipe: Recipe) -> None:
         raise AcclimateError(f"recipe {recipe.name!r} forgets after each {recipe.episode}, {alone}")
     for slot, part in recipe.parts().items():
         kind = type(part)
-        if (kind.views, kind.collect, kind.predict) != (Part.views, Part.collect, Part.predict):
+        own = (kind.views, kind.collect, kind.predict) != (Part.views, Part.collect, Part.predict)
+        if own or not part.shareable:
             raise AcclimateError(
                 f"the {slot} of recipe {recipe.name!r} draws views of each image, keeps images or "
                 f"compares them, {alone}"
