@@ -14,7 +14,7 @@ import acclimate
 SOURCE = Path(acclimate.__file__).parent
 
 ORDER = (
-    ("errors", "_version", "_lazy", "text", "files", "registry", "table", "checkpoint"),
+    ("errors", "_version", "_lazy", "text", "files", "lock", "registry", "table", "checkpoint"),
     ("theory",),
     ("data",),
     ("metrics",),
