@@ -14,7 +14,18 @@ import acclimate
 SOURCE = Path(acclimate.__file__).parent
 
 ORDER = (
-    ("errors", "_version", "_lazy", "text", "reading", "files", "registry", "table", "checkpoint"),
+    (
+        "errors",
+        "_version",
+        "_lazy",
+        "text",
+        "reading",
+        "files",
+        "lock",
+        "registry",
+        "table",
+        "checkpoint",
+    ),
     ("theory",),
     ("data",),
     ("metrics",),

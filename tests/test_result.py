@@ -439,7 +439,7 @@ def test_a_result_that_cannot_be_written_leaves_its_checkpoint(tmp_path, monkeyp
 def test_an_output_that_is_a_file_or_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "below", Path("/dev/null/run")):
-        with pytest.raises(AcclimateError, match=r"cannot use .* as output folder"):
+        with pytest.raises(AcclimateError, match=r"cannot write to .*; choose another folder"):
             adapt(out=out)
         with pytest.raises(AcclimateError, match="could not make the folder"):
             adapt().save(out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,7 +16,7 @@ from acclimate.guard.guard import Guard
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.stream import Stream
-from nets import bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
+from nets import Residual, bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 
 LR = {"optimizer.lr": 0.05}
 ADAM = {"optimizer": "adam", "optimizer.lr": 1e-3}
@@ -159,8 +160,45 @@ def test_a_paused_stream_comes_back_paused() -> None:
 def test_a_state_of_another_recipe_is_refused() -> None:
     state = Stream(bn_net(), "ent").state_dict()
     other = Stream(bn_net(), "ent", options={"selector": "last-layer"})
-    with pytest.raises(AcclimateError, match="another model or recipe"):
+    expected = r'another recipe: expected selector.kind "last-layer", .* got "affine"; make'
+    with pytest.raises(AcclimateError, match=expected):
         other.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"teacher": "moving-average"}, r'expected teacher.kind "moving-average", .* got "epoch"'),
+        ({"objective.teacher_temperature": 0.0}, r"expected objective.teacher_temperature 0.0, "),
+        ({"optimizer": "adam"}, r'expected optimizer.kind "adam", .* got "sgd"'),
+        ({"filter": "confidence"}, r'expected filter.kind "confidence", .* got "none"'),
+        ({"optimizer.momentum": 0.5}, r"expected optimizer.momentum 0.5, .* got 0.9"),
+        ({"normalization": "mixture"}, r'expected normalization.kind "mixture", .* got "batch"'),
+    ],
+)
+def test_a_state_of_other_options_is_refused_before_anything_changes(
+    options: dict[str, Any], message: str
+) -> None:
+    taught = Stream(bn_net(seed=1), "soft", options=LR)
+    run(taught, BATCHES[:2])
+    other = Stream(bn_net(), "soft", options={**LR, **options})
+    before = snapshot(other.model)
+    with pytest.raises(AcclimateError, match=message):
+        other.load_state_dict(taught.state_dict())
+    assert same_tensors(snapshot(other.model), before)
+    assert other.learner.steps == 0
+
+
+def test_a_state_of_another_model_is_refused() -> None:
+    state = Stream(bn_net(), "ent").state_dict()
+    other = Stream(Residual(), "ent")
+    with pytest.raises(AcclimateError, match=r"another model or recipe: expected 'first.weight'"):
+        other.load_state_dict(state)
+
+
+def test_a_recipe_by_another_name_is_the_same() -> None:
+    mine = replace(get_recipe("ent"), name="mine", summary="my own")
+    Stream(bn_net(), mine).load_state_dict(Stream(bn_net(), get_recipe("ent")).state_dict())
 
 
 def test_episodic_treats_every_batch_as_the_first_and_predicts_after_the_update() -> None:
@@ -277,7 +315,7 @@ def test_models_may_return_logits_in_any_usual_form(form: str) -> None:
     ("form", "message"),
     [
         ("nothing", "returns logits .* got dict"),
-        ("segments", r"images × classes, got \(8, 5, 1, 1\)"),
+        ("segments", r"images × classes, got \(1, 5, 1, 1\)"),
     ],
 )
 def test_models_that_return_no_logits_are_refused(form: str, message: str) -> None:

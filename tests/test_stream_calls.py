@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from acclimate.acceleration import EXACT, Acceleration
 from acclimate.errors import AcclimateError
-from acclimate.stream import Stream
+from acclimate.stream import EVENTS, Stream
 from nets import CLASSES, bn_net, images, same_tensors
 
 LR = {"optimizer.lr": 0.05}
@@ -99,3 +101,69 @@ def test_batches_of_few_images_are_warned_of(
     assert [f"statistics of {images} images" in str(each.message) for each in warned_of] == [
         True
     ] * warned
+
+
+class Noting(torch.nn.Module):
+    """A network whose forward pass lets another thread in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = bn_net()
+        self.working = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.working = True
+        time.sleep(0.02)
+        logits: Tensor = self.net(x)
+        self.working = False
+        return logits
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Stream.reset,
+        Stream.state_dict,
+        Stream.get_extra_state,
+        Stream.pause,
+        Stream.resume,
+        lambda stream: stream.load_state_dict(stream.state_dict()),
+        lambda stream: stream.float(),
+    ],
+)
+def test_what_changes_a_stream_waits_for_the_batch_at_work(call: Callable[[Stream], Any]) -> None:
+    stream = Stream(Noting(), "ent", options=LR, guard="off")
+    stream(BATCHES[0])
+    with ThreadPoolExecutor(1) as pool:
+        forward = pool.submit(stream, BATCHES[1])
+        while not stream.model.working:
+            time.sleep(0.001)
+        call(stream)
+        assert not stream.model.working
+        forward.result()
+    assert bool(stream(BATCHES[2]).isfinite().all())
+
+
+def test_a_reset_beside_forward_passes() -> None:
+    stream = Stream(bn_net(), "ent", options=LR)
+    with ThreadPoolExecutor(2) as pool:
+        works = [pool.submit(run, stream, BATCHES * 3) for _ in range(2)]
+        while not all(work.done() for work in works):
+            stream.reset()
+        for work in works:
+            work.result()
+    stream.reset()
+    fresh = Stream(bn_net(), "ent", options=LR)
+    assert torch.equal(stream(BATCHES[0]), fresh(BATCHES[0]))
+
+
+@pytest.mark.filterwarnings("ignore::acclimate.errors.AcclimateWarning")
+def test_events_are_bounded_and_counted() -> None:
+    stream = Stream(bn_net(), "ent")
+    broken = torch.full_like(BATCHES[0], torch.nan)
+    run(stream, [broken] * (EVENTS + 5))
+    assert len(stream.events) == EVENTS
+    assert stream.event_count == EVENTS + 5
+    assert f"{EVENTS + 5:,} events" in repr(stream)
+    stream.reset()
+    assert (stream.events, stream.event_count) == ([], 0)

@@ -58,6 +58,21 @@ def test_the_models_precision_is_kept() -> None:
     assert stream().double()(PHOTOS).dtype == torch.float64
 
 
+@pytest.mark.parametrize("given", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_float_batches_of_another_precision_are_converted(
+    dtype: torch.dtype, given: torch.dtype
+) -> None:
+    half = Stream(bn_net().to(dtype), "ent")
+    for seed in range(2):
+        logits = half(images(16, seed=seed).to(given))
+        assert logits.dtype == dtype
+        assert bool(logits.isfinite().all())
+    assert half(images(16).numpy()).dtype == dtype
+    assert half.learner.steps == 3
+    assert half.event_count == 0
+
+
 def test_an_empty_uint8_batch_teaches_nothing() -> None:
     empty = stream()
     assert empty(PHOTOS[:0]).shape == (0, CLASSES)
@@ -122,6 +137,31 @@ def test_other_shapes_and_types_are_refused_with_the_expected_ones(
     with pytest.raises(AcclimateError, match=message):
         untouched(batch)
     assert untouched.learner.steps == 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (torch.zeros(2, 1, 8, 8), r"1 × 1 × 8 × 8 .*expected 3 channels, .* got 1; preprocessing"),
+        (torch.zeros(2, 4, 8, 8), r"expected 3 channels, .* got 4; .*--size, --mean and --std"),
+        (torch.zeros(3, 8, 8), r"shape 1 × 8 × 8 .*expected four dimensions; one image is images"),
+        (torch.zeros(2, 3), r"expected four dimensions"),
+        (torch.zeros(2, 3, 1, 1), r"the model failed on images of shape 1 × 3 × 1 × 1"),
+        (PHOTOS, r"uint8 images must be scaled .*preprocessing=Pre"),
+    ],
+)
+@pytest.mark.parametrize("recipe", ["ent", "bn", "memo"])
+def test_without_a_preprocessing_the_model_itself_refuses_before_anything_is_learnt(
+    recipe: str, batch: object, message: str
+) -> None:
+    plain = Stream(bn_net(), recipe)
+    with pytest.raises(AcclimateError, match=message):
+        plain(batch)
+    assert plain.learner.steps == 0
+    plain(images(16))
+    with pytest.raises(AcclimateError, match=message):
+        plain(batch)
+    assert torch.isfinite(plain(images(16))).all()
 
 
 def test_unscaled_float_pixels_are_warned_of() -> None:

@@ -9,13 +9,15 @@ from typing import Any
 from torch import nn
 
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.models.checks import check_layers, check_learnable
 from acclimate.models.layers import batch_norm_layers
+from acclimate.models.outputs import find_classifier
 from acclimate.parts.base import PARTS, Part, part_class, part_kind
 from acclimate.parts.filters import Everything, Filter
 from acclimate.parts.normalization import BatchStatistics, Normalization
 from acclimate.parts.objectives import CrossEntropy, Objective
 from acclimate.parts.optimizers import SGD, Optimizer
-from acclimate.parts.predictors import Predictor, Student
+from acclimate.parts.predictors import Predictor, Student, TeacherPredictions
 from acclimate.parts.regularizers import NoRegularizer, Regularizer
 from acclimate.parts.selectors import NormAffine, Selector
 from acclimate.parts.teachers import Instant, Teacher
@@ -76,6 +78,17 @@ class Recipe:
                 raise AcclimateError(
                     f"expected an acclimate.parts.{base.__name__} as {slot}, got {part!r}"
                 )
+        seeing = [f"{s} {part_kind(s, p)!r}" for s, p in self.parts().items() if _has_views(p)]
+        if len(seeing) > 1:
+            raise AcclimateError(
+                f"expected one part that makes views of the images, got {' and '.join(seeing)}: "
+                "each would be shown the other's; choose another of either"
+            )
+        if not self.learns and isinstance(self.predictor, TeacherPredictions):
+            raise AcclimateError(
+                "the recipe learns nothing, so it has no teacher to predict with; "
+                "choose predictor=student"
+            )
         objective = self.objective
         shares_gradient = isinstance(objective, CrossEntropy) and not objective.stop_gradient
         if shares_gradient and not isinstance(self.teacher, Instant):
@@ -114,8 +127,12 @@ class Recipe:
 
     def check(self, model: nn.Module) -> None:
         """Refuse a model this recipe cannot work with."""
+        check_layers(model)
+        check_learnable(model, gradients=self.learns)
         for part in self.parts().values():
             part.check(model)
+        if self.objective is not None and not self.objective.classifies:
+            _check_below_classifier(model, self.objective, self.selector)
         only_statistics = not self.learns and isinstance(self.predictor, Student)
         if only_statistics and self.normalization.adapts and not batch_norm_layers(model):
             raise AcclimateError(
@@ -173,6 +190,24 @@ class Recipe:
                 values[slot] = kind(**options)
         _check_names("recipe", cls, values)
         return cls(**values)
+
+
+def _has_views(part: Part) -> bool:
+    return type(part).views is not Part.views
+
+
+def _check_below_classifier(model: nn.Module, objective: Objective, selector: Selector) -> None:
+    """Refuse a selector under which an objective of features would change nothing."""
+    classifier = {id(p) for p in find_classifier(model)[1].parameters()}
+    parameters = dict(model.named_parameters())
+    below = [name for name in selector.names(model) if id(parameters[name]) not in classifier]
+    if not (below or selector.changes_architecture):
+        raise AcclimateError(
+            f"the objective {part_kind('objective', objective)!r} is one of what the classifier is "
+            f"fed: expected a selector of parameters below it, got "
+            f"{part_kind('selector', selector)!r}, which has none in {type(model).__name__}; "
+            "choose selector=backbone or selector=affine"
+        )
 
 
 def _part_named(slot: str, value: Any) -> Part | None:

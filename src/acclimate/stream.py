@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import warnings
@@ -29,9 +30,12 @@ from acclimate.models.device import copy_model, floating_dtype
 from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import find_preset, scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
-from acclimate.text import Speed, counted, titled_rows
+from acclimate.text import Speed, counted, first_difference, titled_rows
 
 __all__ = ["Stream"]
+
+EVENTS = 1000
+"""So many of the last events are kept; ``event_count`` counts them all."""
 
 FEW = 16
 """Batch statistics of fewer images are warned of."""
@@ -75,8 +79,13 @@ class Stream(nn.Module):
 
     A batch is a tensor or an array: uint8 images of any size (N×H×W×3 or N×3×H×W) are resized, cut
     and scaled by ``preprocessing``, which comes from the model's own record where it has one (what
-    ``models.load`` gave, or timm's); float tensors are model input as they are. ``repr(stream)``
-    shows which preprocessing is used.
+    ``models.load`` gave, or timm's); float tensors are model input as they are, in the
+    model's precision. ``repr(stream)`` shows which preprocessing is used. Of the first batch, and
+    where the size of the images changes, one image is tried first: what the model does not take is
+    refused before anything is learnt.
+
+    Threads take turns; ``reset``, ``to``, ``state_dict`` and the like wait for the batch at work.
+    ``events`` has the last 1,000 things the guard saw, ``event_count`` counts them all.
 
     In a process group every process gives its own part of each batch, and all learn the same.
 
@@ -123,6 +132,7 @@ class Stream(nn.Module):
             raise AcclimateError(f"expected predictions='before' or 'after', got {predictions!r}")
         if episodic and chosen.episode is None:
             chosen = replace(chosen, episode="batch")
+        chosen.check(loaded.model)  # before it is copied
         if chosen.episode and predictions == "before":
             raise AcclimateError(
                 "an episode predicts after its update: expected predictions='after'"
@@ -138,6 +148,8 @@ class Stream(nn.Module):
         self._unchosen = not parallel.active()
         self.learner.start_epoch()
         self.events: list[Event] = []
+        self.event_count = 0
+        self._tried: torch.Size | None = None
         self.paused = False
         self._fresh = self.learner.snapshot()
         self._watch = Watch()
@@ -157,7 +169,7 @@ class Stream(nn.Module):
             "model": self.name,
             "recipe": self.learner.recipe.name,
             "predictions": f"{self.predictions} the update",
-            "guard": f"{self.guard.action}, {counted(len(self.events), 'event')}",
+            "guard": f"{self.guard.action}, {counted(self.event_count, 'event')}",
             "preprocessing": known.describe() if known else "none: takes float model input only",
         }
         doing = "learning" if self.learns else "not learning"
@@ -184,13 +196,16 @@ class Stream(nn.Module):
                 f"expected float images as N×{known.channels}×H×W, as the model takes them, got "
                 f"{'×'.join(map(str, ready.shape))}"
             )
-        return ready if ready is images else ready.to(floating_dtype(self.model))
+        return ready.to(parameter.device, floating_dtype(self.model))
 
     def _predict(self, images: Tensor) -> Tensor:
         if images.is_inference():  # made under inference_mode: autograd wants one of its own
             images = images.clone()
         if not len(images) and not parallel.active():  # nothing to learn from
             return self.learner.source_forward(images).logits
+        if len(images) and images.shape[1:] != self._tried:
+            self.learner.try_out(images)
+            self._tried = images.shape[1:]
         if self._unchosen:  # the first batch shows what is faster
             self.learner.network.accelerate(choose(self.model, images, speed=self.speed))
             self._unchosen = False
@@ -275,25 +290,31 @@ class Stream(nn.Module):
 
     def _record(self, event: Event) -> None:
         self.events.append(event)
+        self.event_count += 1
+        del self.events[:-EVENTS]
         if self.guard.action != "observe":
             warnings.warn(str(event), AcclimateWarning, stacklevel=4)
 
     def pause(self) -> None:
         """Predict only, with the recipe's statistics, until :meth:`resume`."""
-        self.paused = True
+        with self._lock:
+            self.paused = True
 
     def resume(self) -> None:
         """Learn again."""
-        self.paused = False
-        self._rollbacks = 0
+        with self._lock:
+            self.paused = False
+            self._rollbacks = 0
 
     def reset(self) -> None:
         """Forget everything learnt: back to the source model."""
-        self.learner.load_state_tensors(self._fresh)
-        self._watch = Watch()
-        self._watch.start(self.learner)
-        self.events.clear()
-        self.resume()
+        with self._lock:
+            self.learner.load_state_tensors(self._fresh)
+            self._watch = Watch()
+            self._watch.start(self.learner)
+            self.events.clear()
+            self.event_count = 0
+            self.resume()
 
     def train(self, mode: bool = True) -> Stream:
         """A stream sets the modes of its layers itself; ``train`` and ``eval`` leave them alone."""
@@ -302,29 +323,58 @@ class Stream(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Stream:
         """What ``to``, ``cuda`` and ``double`` call: all state follows the model."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.learner.transform(fn)
-        self._unchosen = not parallel.active()
-        # Numbers, such as a learning rate, are kept to the last digit.
-        self._fresh = {name: fn(t) if t.ndim else t for name, t in self._fresh.items()}
-        transform(self._watch, fn)
+        with self._lock:
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+            self.learner.transform(fn)
+            self._unchosen, self._tried = not parallel.active(), None
+            # Numbers, such as a learning rate, are kept to the last digit.
+            self._fresh = {name: fn(t) if t.ndim else t for name, t in self._fresh.items()}
+            transform(self._watch, fn)
         return self
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """As of any module, between two batches."""
+        with self._lock:
+            return super().load_state_dict(*args, **kwargs)
 
     def get_extra_state(self) -> dict[str, Tensor]:
         """What ``state_dict`` holds beside the model: all it takes to resume, or to reset."""
-        state = {f"learner/{k}": v for k, v in self.learner.snapshot().items()}
-        state |= {f"fresh/{k}": v for k, v in self._fresh.items()}
-        state |= {f"watch/{k}": v for k, v in pack(self._watch).items()}
-        state["paused"] = torch.tensor(self.paused)
-        state["rollbacks"] = torch.tensor(self._rollbacks)
-        return state
+        with self._lock:
+            state = {f"learner/{k}": v for k, v in self.learner.snapshot().items()}
+            state |= {f"fresh/{k}": v for k, v in self._fresh.items()}
+            state |= {f"watch/{k}": v for k, v in pack(self._watch).items()}
+            state["recipe"] = torch.tensor(list(_described(self.learner.recipe)), dtype=torch.uint8)
+            state["paused"] = torch.tensor(self.paused)
+            state["rollbacks"] = torch.tensor(self._rollbacks)
+            return state
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
-        """Resume from what ``state_dict`` held."""
-        self.learner.load_state_tensors(under("learner/", state))
-        self._fresh = under("fresh/", state)
-        for name, tensor in self.learner.source.items():
-            tensor.copy_(self._fresh[f"learning/{name}"])
-        unpack(self._watch, under("watch/", state))
-        self.paused = bool(state["paused"])
-        self._rollbacks = int(state["rollbacks"])
+        """Resume from what ``state_dict`` held; the state of another recipe is refused."""
+        with self._lock:
+            if "recipe" in state:  # 0.1 wrote none
+                _check_recipe(bytes(state["recipe"].tolist()), self.learner.recipe)
+            self.learner.load_state_tensors(under("learner/", state))
+            self._fresh = under("fresh/", state)
+            for name, tensor in self.learner.source.items():
+                tensor.copy_(self._fresh[f"learning/{name}"])
+            unpack(self._watch, under("watch/", state))
+            self.paused = bool(state["paused"])
+            self._rollbacks = int(state["rollbacks"])
+
+
+def _described(recipe: Recipe) -> bytes:
+    """What of a recipe changes what is learnt; its name does not."""
+    plain = {k: v for k, v in recipe.to_dict().items() if k not in ("name", "summary")}
+    return json.dumps(plain, default=str).encode()
+
+
+def _check_recipe(stored: bytes, recipe: Recipe) -> None:
+    there, here = json.loads(stored), json.loads(_described(recipe))
+    if there == here:
+        return
+    option, got, expected = first_difference(there, here)
+    raise AcclimateError(
+        f"this state is of another recipe: expected {option} {expected}, as this stream has it, "
+        f"got {got}; make the stream with the recipe and options it was saved with: "
+        "Stream(model, recipe, options=...)"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -16,6 +17,7 @@ __all__ = [
     "Speed",
     "VerdictWord",
     "counted",
+    "first_difference",
     "option_words",
     "plain_cell",
     "plain_name",
@@ -42,6 +44,20 @@ def counted(number: int, what: str) -> str:
     ('1 model', '1,200 models')
     """
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def first_difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The first option in which two records differ, down to the innermost, and both values.
+
+    >>> first_difference({"optimizer": {"lr": 0.1}}, {"optimizer": {"lr": 0.2}})
+    ('optimizer.lr', '0.1', '0.2')
+    """
+    key = next(each for each in {**there, **here} if there.get(each) != here.get(each))
+    one, other = there.get(key), here.get(key)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        inner, *values = first_difference(one, other)
+        return f"{key}.{inner}", values[0], values[1]
+    return key, json.dumps(one, default=str), json.dumps(other, default=str)
 
 
 def titled_rows(title: str, rows: Mapping[str, object]) -> str:

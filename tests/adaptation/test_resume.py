@@ -16,6 +16,7 @@ import acclimate
 from acclimate import files
 from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.lock import LOCK
 from acclimate.models import LoadedModel
 from acclimate.models.networks.digits import load_digits_model
 from acclimate.parts import NoRegularizer
@@ -81,7 +82,9 @@ def dies(out: Path, last: int, **run) -> bool:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    """All but the lock, which a killed process leaves and the next one takes over."""
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    return {name: content for name, content in files.items() if name != LOCK}
 
 
 def check_same(folder: Path, expected: dict[str, bytes]) -> None:

@@ -181,6 +181,16 @@ def test_a_data_set_without_its_root_says_what_to_get(capfd):
     assert "one has to be chosen" in capfd.readouterr().err
 
 
+def test_another_size_keeps_the_colour_scale_of_the_model(capfd):
+    assert evaluate("--images", "clean.npz", "--size", "32") == 0
+    out = capfd.readouterr().out
+    assert "preprocessing  32×32, mean (0.3,), std (0.37,)" in out
+    assert main(["adapt", *MODEL, "--images", "clean.npz", "--size", "32", "--quiet"]) in (0, 3)
+    assert "32×32, mean (0.3,), std (0.37,)" in capfd.readouterr().out
+    assert evaluate("--images", "clean.npz", "--size", "0") == 2
+    assert "expected size (height, width) >= 1" in capfd.readouterr().err
+
+
 def test_what_can_be_listed(capfd):
     assert main(["list", "datasets", "--json"]) == 0
     assert {"imagenet-c", "cifar10-c", "fmow", "folder"} <= set(json.loads(capfd.readouterr().out))
@@ -194,7 +204,9 @@ def test_what_can_be_listed(capfd):
 def test_a_model_that_cannot_take_the_images_is_a_message(tmp_path, capfd):
     np.savez(tmp_path / "colour.npz", images=np.zeros((4, 9, 9, 3), np.uint8), labels=[0, 1, 2, 3])
     words = ["--model", "acclimate:digits", "--images", str(tmp_path / "colour.npz")]
-    assert main(["evaluate", *words, "--size", "8", "--quiet", "--device", "cpu"]) == 2
+    words += ["--size", "8", "--mean", *3 * ["0.5"], "--std", *3 * ["0.5"]]
+    assert main(["evaluate", *words, "--quiet", "--device", "cpu"]) == 2
     err = capfd.readouterr().err
     assert "the model failed on images of shape 4 × 3 × 8 × 8" in err
+    assert "expected 1 channels, as its first convolution takes them, got 3; " in err
     assert "Traceback" not in err

@@ -151,7 +151,7 @@ def test_a_model_has_to_be_named(capfd):
         ("--set margin=2.5", "margin: expected int"),
         ("--lr nan", "expected lr > 0, got nan"),
         ("--seed 99999999999999999999", "expected a seed"),
-        ("--out /proc/nope", "cannot write to --out"),
+        ("--out /proc/nope", "cannot write to '/proc/nope'"),
         ("--method dann", "learns from images of a target"),
         ("--target-shift cifar/fog:3", "a shift of the target needs a target"),
         ("--target cifar10 --target-shift fog", "expected a shift as PRESET/NAME:SEVERITY"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from acclimate.data import Preprocessing, open_dataset, open_images, write_corru
 from acclimate.data.corrupted import choose_shifts
 from acclimate.data.corruptions import DEV, TEST, constants, corrupt, corrupt_indexed
 from acclimate.errors import AcclimateError
-from acclimate.files import held
+from acclimate.lock import claimed
 
 SIZE = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 32, 32, 3), dtype=np.uint8)
@@ -278,9 +279,10 @@ def test_what_has_no_label_lies_in_no_class_folder(tmp_path):
 
 
 def test_one_process_at_a_time(tmp_path):
-    (tmp_path / "c").mkdir()
-    with held(tmp_path / "c"), pytest.raises(AcclimateError, match="another process"):
-        write(tmp_path / "c", "fog:1")
+    with ThreadPoolExecutor(1) as pool, claimed(tmp_path / "c"):
+        other = pool.submit(write, tmp_path / "c", "fog:1")
+        with pytest.raises(AcclimateError, match=rf"written to by process {os.getpid()} on"):
+            other.result()
     assert write(tmp_path / "c", "fog:1").made == 7
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -164,57 +165,59 @@ def adapt(
         image = _try_out(module, images, class_names, where)
     if parallel.active():
         parallel.same(record.to_dict(), "processes in a group adapt one model to the same images")
-    folder = None if out is None else RunFolder(out, record, every=checkpoint_every)
-    finished = folder.result(module, class_names) if folder else None
-    if finished is not None:
-        return finished
+    held = None if out is None else RunFolder(out, record, every=checkpoint_every)
+    with held or nullcontext() as folder:
+        finished = folder.result(module, class_names) if folder else None
+        if finished is not None:
+            return finished
 
-    count = len(class_names) if class_names else None
-    learner = Learner(module, chosen, batch_size=size, seed=seed, classes=count)
-    passes = Passes(
-        images,
-        batch_size=size,
-        device=where,
-        dtype=floating_dtype(module),
-        show_progress=progress,
-        shared=True,
-    )
-    run = AdaptationRun(
-        learner,
-        passes,
-        guard=guard,
-        keep=keep,
-        score=score,
-        seed=seed,
-        write_checkpoint=folder.write_checkpoint if folder else None,
-    )
-    checkpoint = folder.checkpoint() if folder else None
-    if checkpoint is not None:
-        run.load_state(*checkpoint)
-    elif not parallel.active():  # processes must not choose differently
-        batch, steps = image.expand(size, *image.shape[1:]), batch_count(len(images), size)
-        learner.network.accelerate(choose(module, batch, speed=speed, steps=chosen.epochs * steps))
-    try:
-        predictions, verdict = run.execute()
-    except BaseException:
-        learner.release()  # a model adapted in place must stay usable
-        raise
-    result = AdaptationResult(
-        model=learner.model,
-        history=run.history,
-        verdict=verdict,
-        predictions=predictions.classes,
-        confidence=predictions.confidence,
-        names=images.names,
-        class_names=class_names,
-        skipped=len(images.skipped),
-        left_out=images.skipped,
-        notes=notes + _notes(learner),
-        record=replace(record, acceleration=str(learner.ran)),
-    )
-    if folder:
-        folder.finish(result)
-    return result
+        count = len(class_names) if class_names else None
+        learner = Learner(module, chosen, batch_size=size, seed=seed, classes=count)
+        passes = Passes(
+            images,
+            batch_size=size,
+            device=where,
+            dtype=floating_dtype(module),
+            show_progress=progress,
+            shared=True,
+        )
+        run = AdaptationRun(
+            learner,
+            passes,
+            guard=guard,
+            keep=keep,
+            score=score,
+            seed=seed,
+            write_checkpoint=folder.write_checkpoint if folder else None,
+        )
+        checkpoint = folder.checkpoint() if folder else None
+        if checkpoint is not None:
+            run.load_state(*checkpoint)
+        elif not parallel.active():  # processes must not choose differently
+            batch = image.expand(size, *image.shape[1:])
+            steps = chosen.epochs * batch_count(len(images), size)
+            learner.network.accelerate(choose(module, batch, speed=speed, steps=steps))
+        try:
+            predictions, verdict = run.execute()
+        except BaseException:
+            learner.release()  # a model adapted in place must stay usable
+            raise
+        result = AdaptationResult(
+            model=learner.model,
+            history=run.history,
+            verdict=verdict,
+            predictions=predictions.classes,
+            confidence=predictions.confidence,
+            names=images.names,
+            class_names=class_names,
+            skipped=len(images.skipped),
+            left_out=images.skipped,
+            notes=notes + _notes(learner),
+            record=replace(record, acceleration=str(learner.ran)),
+        )
+        if folder:
+            folder.finish(result)
+        return result
 
 
 def _batch_size(recipe: Recipe, model: nn.Module, images: ImageSource, asked: int | None) -> int:

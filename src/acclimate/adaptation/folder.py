@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,8 +16,10 @@ from acclimate import parallel
 from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import json_writer, remove_partial, write_files
+from acclimate.lock import LOCK, claimed
 from acclimate.reading import read_object
 from acclimate.result import RECORD, AdaptationResult, RunRecord, stored_run
+from acclimate.text import first_difference
 
 __all__ = ["CHECKPOINT", "RunFolder", "State", "first_difference"]
 
@@ -30,22 +32,35 @@ State: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
 class RunFolder:
     """A folder that belongs to one run; the same run finds its checkpoint or result there again.
 
-    Of several processes the main one writes, and reads for all.
+    It is held, against any other process, until it is closed. Of several processes in a group the
+    main one writes, and reads for all.
     """
 
     def __init__(self, path: str | Path, record: RunRecord, *, every: float = 30.0) -> None:
         self.path = Path(path)
         self.every = every
         self._written = time.monotonic()
+        self._lock = ExitStack()
         plain = record.to_dict()
         RunRecord.from_dict(plain)  # what could not be read back is refused before the work
         parallel.on_main(lambda: self._claim(plain))
 
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
     def _claim(self, record: dict[str, Any]) -> None:
+        with self._lock:  # a folder that is refused is not held
+            self._lock.enter_context(claimed(self.path))
+            self._check(record)
+            self._lock = self._lock.pop_all()
+
+    def _check(self, record: dict[str, Any]) -> None:
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
             remove_partial(self.path)  # of a run that was killed while it wrote
-            contents = sorted(p.name for p in self.path.iterdir())
+            contents = sorted(p.name for p in self.path.iterdir() if p.name != LOCK)
         except OSError as error:
             raise AcclimateError(
                 f"cannot use {self.path} as output folder: {error.strerror}"
@@ -61,7 +76,9 @@ class RunFolder:
         found = read_object(self.path / RECORD, "versions", hint="; choose another folder")
         different = [k for k in record if found.get(k) != record[k] and k != "versions"]
         if different:
-            key, there, here = first_difference(found, record, different[0])
+            key, there, here = first_difference(
+                {k: found.get(k) for k in different}, {k: record[k] for k in different}
+            )
             raise AcclimateError(
                 f"the output folder {self.path} holds another run, which differs in "
                 f"{', '.join(different)} ({key}: there {there}, here {here}); "
@@ -106,13 +123,3 @@ class RunFolder:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
 
         parallel.on_main(write)
-
-
-def first_difference(there: Any, here: Any, key: str) -> tuple[str, str, str]:
-    """The first option in which two records differ, down to the innermost, and both values."""
-    one, other = there.get(key), here.get(key)
-    if isinstance(one, dict) and isinstance(other, dict):
-        inner = next(k for k in {**one, **other} if one.get(k) != other.get(k))
-        path, *values = first_difference(one, other, inner)
-        return f"{key}.{path}", values[0], values[1]
-    return key, json.dumps(one), json.dumps(other)

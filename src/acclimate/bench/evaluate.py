@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +24,7 @@ from acclimate.data.benchmarks.own_images import FOLDER
 from acclimate.data.shift import plain_shift
 from acclimate.errors import AcclimateError
 from acclimate.files import json_writer, write_files
+from acclimate.lock import claimed
 from acclimate.methods.registry import get_recipe
 from acclimate.metrics import (
     CORRUPTIONS,
@@ -109,7 +109,7 @@ def evaluate_shifts(
     roots = {dataset: root} if clean is None else {dataset: root, CLEAN: clean}
     worker = Worker(roots, device=device, incomplete=incomplete, progress=progress, rescore=True)
     worker.models.put(jobs[0], model)
-    kept = TemporaryDirectory() if out is None else nullcontext(_folder(Path(out).expanduser()))
+    kept = TemporaryDirectory() if out is None else claimed(_folder(Path(out).expanduser()))
     with kept as folder:
         results = _run(jobs, Store(Path(folder) / RESULTS), model, worker)
         report = EvaluationReport(results, root=str(Path(root).expanduser().absolute()))
@@ -137,12 +137,6 @@ evaluate them one after the other
 
 
 def _folder(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AcclimateError(
-            f"cannot write to {folder}: {error.strerror}; choose another folder"
-        ) from error
     if (folder / EVALUATION).exists() and not (folder / RESULTS).exists():
         raise AcclimateError(
             f"expected {RESULTS} beside {EVALUATION} in {folder} to resume from, found none (an "

@@ -26,6 +26,7 @@ from acclimate.metrics import (
     most_predicted,
     unmappable_share,
 )
+from acclimate.models.checks import check_layers
 from acclimate.models.device import choose_device, floating_dtype
 from acclimate.models.layers import batch_norm_layers
 from acclimate.models.outputs import checked_logits, logits_of
@@ -94,6 +95,7 @@ def evaluate(
     if batch_size < 1:
         raise AcclimateError(f"expected batch_size >= 1, got {batch_size}")
     where = choose_device(device)
+    check_layers(model)
     model = model.to(where).eval()
     passes = Passes(
         images,

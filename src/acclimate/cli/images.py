@@ -97,24 +97,35 @@ def load_model(args: argparse.Namespace, *, trained: bool = True) -> LoadedModel
 
     if trained:
         want_trained(args.model, args.weights)
-    preprocessing = _preprocessing(args)
+    _check_preprocessing(args)
     loaded = load(
         args.model,
         weights=args.weights,
         num_classes=args.num_classes,
         unsafe_pickle=bool(args.unsafe_pickle),
     )
-    return replace(loaded, preprocessing=preprocessing or loaded.preprocessing)
+    if args.size is None:
+        return loaded
+    return replace(loaded, preprocessing=_resized(args, loaded.preprocessing))
 
 
-def _preprocessing(args: argparse.Namespace) -> Preprocessing | None:
+def _check_preprocessing(args: argparse.Namespace) -> None:
+    """Refuse what can be refused before a model is loaded."""
     from acclimate.data import Preprocessing
 
-    if args.size is None:
-        for option in ("resize", "mean", "std"):
-            if getattr(args, option) is not None:
-                raise AcclimateError(f"--{option} needs --size")
-        return None
-    asked = Preprocessing(size=(args.size, args.size), resize=args.resize)
-    mean, std = tuple(args.mean or asked.mean), tuple(args.std or asked.std)
-    return replace(asked, mean=mean, std=std)
+    if args.size is not None:
+        Preprocessing(size=(args.size, args.size), resize=args.resize)
+        return
+    for option in ("resize", "mean", "std"):
+        if getattr(args, option) is not None:
+            raise AcclimateError(f"--{option} needs --size")
+
+
+def _resized(args: argparse.Namespace, own: Preprocessing | None) -> Preprocessing:
+    """The model's own record at the size asked for; without one, with ImageNet's colour scale."""
+    from acclimate.data import Preprocessing
+
+    size = (args.size, args.size)
+    sized = replace(own or Preprocessing(size=size), size=size, resize=args.resize)
+    mean, std = tuple(args.mean or sized.mean), tuple(args.std or sized.std)
+    return replace(sized, mean=mean, std=std)

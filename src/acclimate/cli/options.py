@@ -88,9 +88,9 @@ def add_model(groups: Groups) -> None:
     add("--num-classes", type=int, metavar="N", help=count)
     trust = "unpickle --weights, which can run code: only for files you trust"
     add("--unsafe-pickle", action="store_true", default=None, help=trust)
-    add("--size", type=int, metavar="PX", help="input size, where the model has no record of it")
+    add("--size", type=int, metavar="PX", help="input size, in place of the model's own")
     add("--resize", type=int, metavar="PX", help="with --size: shorter side before the centre crop")
-    scale = "with --size: one value per channel (default: ImageNet's)"
+    scale = "with --size: one value per channel (default: the model's own, or ImageNet's)"
     add("--mean", type=float, nargs="+", metavar="X", help=scale)
     add("--std", type=float, nargs="+", metavar="X", help=scale)
 

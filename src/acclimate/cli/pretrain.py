@@ -13,6 +13,7 @@ from acclimate._version import __version__
 from acclimate.cli.images import load_model
 from acclimate.cli.options import add_command, add_device, add_json, add_model, add_quiet
 from acclimate.errors import AcclimateError
+from acclimate.lock import claimed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -79,6 +80,14 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, score on the test split, and write model and summary."""
+    if args.model is None:
+        raise AcclimateError("expected --model, an architecture such as acclimate:wrn-40-2")
+    plan, method = plan_and_method(args)
+    with claimed(Path(args.out).expanduser()) as out:  # tried before an hour of training is spent
+        return _run(args, plan, method, out)
+
+
+def _run(args: argparse.Namespace, plan: Plan, method: Method, out: Path) -> int:
     import torch
 
     from acclimate.bench.scoring import evaluate
@@ -89,10 +98,7 @@ def run(args: argparse.Namespace) -> int:
     from acclimate.pretraining import load_examples, open_case, pretrain
     from acclimate.pretraining.starting import fitted_to, trained_before
 
-    if args.model is None:
-        raise AcclimateError("expected --model, an architecture such as acclimate:wrn-40-2")
-    plan, method = plan_and_method(args)
-    device, out = choose_device(args.device), _folder(args.out)
+    device = choose_device(args.device)
     torch.manual_seed(args.seed)
     loaded = load_model(args, trained=False)
     case = open_case(
@@ -213,16 +219,3 @@ def _identity(
     if not method.uses_target:
         del identity["target"]  # it is scored at the end, by whichever command is the last
     return identity
-
-
-def _folder(out: str) -> Path:
-    """Where to write, tried before an hour of training is spent."""
-    folder = Path(out).expanduser()
-    probe = folder / ".probe"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise AcclimateError(f"cannot write to --out {out!r}: {error.strerror}") from error
-    return folder

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from acclimate.cli.options import add_command, add_json, add_quiet
 from acclimate.cli.output import say_written, write_figure, write_file
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.lock import claimed
 
 if TYPE_CHECKING:
     from acclimate.report.theory import TheoryFigure
@@ -65,9 +66,12 @@ def run(args: argparse.Namespace) -> int:
         raise AcclimateError(f"{missing}; --figures none writes the page alone")
     out = Path(args.out).expanduser()
     began = time.perf_counter()
-    written = [write_file(out / "theory.html", theory_page().encode())]
     panels = sum(figure.panels for figure in figures)
-    with tqdm(total=panels, desc="panels", unit="", disable=args.quiet or not panels) as bar:
+    with (
+        claimed(out),
+        tqdm(total=panels, desc="panels", unit="", disable=args.quiet or not panels) as bar,
+    ):
+        written = [write_file(out / "theory.html", theory_page().encode())]
         for figure in figures:
             written += write_figure(out, figure.name, figure.draw(bar.update))
     if args.json:

@@ -37,7 +37,8 @@ from acclimate.data.labels import ClassList, labels_of_paths
 from acclimate.data.shift import GROUPS, Shift
 from acclimate.data.shifted import JPEG_QUALITY, check_sides
 from acclimate.errors import AcclimateError, unknown_name
-from acclimate.files import held, json_writer, write_files
+from acclimate.files import json_writer, write_files
+from acclimate.lock import LOCK, claimed
 from acclimate.reading import read_object
 from acclimate.text import plain_name
 
@@ -113,12 +114,7 @@ def write_corrupted(
         return len(rows)
 
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        with held(out) as mine:
-            if not mine:
-                raise AcclimateError(
-                    f"another process is writing to {out}; wait for it, or choose another folder"
-                )
+        with claimed(out):
             kind = _JpegStore if preset == "imagenet" else _ArrayStore
             manifest = _Manifest(out, source, preset=preset, seed=seed, storage=kind.storage)
             manifest.start(chosen)
@@ -155,7 +151,8 @@ def check_call(
             raise AcclimateError(f"expected {what} >= {least}, got {value}")
     choose_shifts(shifts)
     try:
-        foreign = out.exists() and not (out / _MANIFEST).exists() and any(out.iterdir())
+        known = not out.exists() or (out / _MANIFEST).exists()
+        foreign = not known and any(path.name != LOCK for path in out.iterdir())
     except NotADirectoryError:
         raise AcclimateError(f"expected a folder to write to, but {out} is a file") from None
     if foreign:

@@ -15,7 +15,7 @@ from acclimate.acceleration import EXACT, PLAIN, Acceleration, GraphedWork
 from acclimate.errors import AcclimateError
 from acclimate.learner.network import Network
 from acclimate.learner.state import pack, transform, under, unpack
-from acclimate.models.outputs import Outputs, find_classifier
+from acclimate.models.outputs import Outputs, checked_logits, find_classifier
 from acclimate.parts.base import Part, Step
 from acclimate.parts.statistics import StatisticsControl
 from acclimate.recipe import Recipe
@@ -60,7 +60,8 @@ def check_shareable(model: nn.Module, recipe: Recipe) -> None:
         raise AcclimateError(f"recipe {recipe.name!r} forgets after each {recipe.episode}, {alone}")
     for slot, part in recipe.parts().items():
         kind = type(part)
-        if (kind.views, kind.collect, kind.predict) != (Part.views, Part.collect, Part.predict):
+        own = (kind.views, kind.collect, kind.predict) != (Part.views, Part.collect, Part.predict)
+        if own or not part.shareable:
             raise AcclimateError(
                 f"the {slot} of recipe {recipe.name!r} draws views of each image, keeps images or "
                 f"compares them, {alone}"
@@ -238,6 +239,12 @@ class Learner:
             own_head = None if weights is None else under("objective:", weights)
             projections = self.recipe.objective.project(state, features, own_head)
         return Outputs(logits, features, projections)
+
+    def try_out(self, images: Tensor) -> None:
+        """Refuse images the model does not take, before anything is learnt from them."""
+        self.statistics.release()  # one image alone has none
+        checked_logits(self.model, images[:1])
+        self._features = None
 
     def step(self, images: Tensor) -> StepResult:
         """Predict, then learn from one batch of images; an episode learns, then predicts."""
@@ -458,12 +465,15 @@ class Learner:
     @torch.no_grad()
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Put :meth:`state_tensors` back; without optimiser entries its moments start anew."""
-        missing = [name for name in self.learning if f"learning/{name}" not in tensors]
-        if missing:
-            raise AcclimateError(
-                f"this state belongs to another model or recipe: it has no {missing[0]!r}, "
-                f"which learns under {self.recipe.name!r}"
-            )
+        for name, parameter in self.learning.items():
+            stored = tensors.get(f"learning/{name}")
+            if stored is None or stored.shape != parameter.shape:
+                got = "none" if stored is None else f"one of {tuple(stored.shape)}"
+                raise AcclimateError(
+                    f"this state is of another model or recipe: expected {name!r}, which learns "
+                    f"under {self.recipe.name!r}, as a tensor of {tuple(parameter.shape)}, got "
+                    f"{got}; load it into the model and recipe it was saved from"
+                )
         for name, parameter in self.learning.items():
             parameter.copy_(tensors[f"learning/{name}"])
         for slot, state in self.states.items():

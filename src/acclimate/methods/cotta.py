@@ -24,7 +24,7 @@ source runs with the recipe's statistics.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -64,7 +64,8 @@ class AveragingWeights(TeacherWeights):
 class AugmentationAveraged(MovingAverage):
     """A moving average that sees several views of each image the source is not confident about.
 
-    While nothing is learnt it sees the image alone, as the model that is returned does.
+    While nothing is learnt it sees the image alone, as the model that is returned does. Where an
+    objective compares features, these are of the image alone, too.
     """
 
     threshold: float = option(0.92, low=0, high=1)
@@ -81,16 +82,18 @@ class AugmentationAveraged(MovingAverage):
             source = step.learner.forward(images, weights=step.learner.source, learning=False)
             doubtful = source.logits.softmax(dim=1).amax(dim=1) < self.threshold
             # Only passes that some image needs are made.
-            found = torch.empty_like(source.logits)
-            if not bool(doubtful.all()):
-                found = super().outputs(state, step, images).logits.log_softmax(dim=1)
+            found, own = torch.empty_like(source.logits), None
+            compared = any("features" in part.needs for part in step.learner.parts.values())
+            if compared or not bool(doubtful.all()):
+                own = super().outputs(state, step, images)
+                found = own.logits.log_softmax(dim=1)
             if bool(doubtful.any()):
                 seen = []
                 for _ in range(self.views_per_image):
                     view = jittered(images, state.generator)
                     seen.append(super().outputs(state, step, view).logits)
                 found = torch.where(doubtful[:, None], averaged(seen), found)
-        return Outputs(found)
+        return Outputs(found) if own is None else replace(own, logits=found)
 
 
 @PARTS["regularizer"].register("stochastic-restore")

@@ -23,7 +23,6 @@ the patches do not divide is resized to the next smaller size they do, and back.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -72,16 +71,16 @@ class ShapeBound(Drawing, EntropyMargin):
     ``margin`` and ``weight_margin`` are shares of log C, ``min_difference`` is a probability.
     """
 
+    shareable = False
+
     margin: float = 0.5
     weight_margin: float = option(0.4, low=0)
     min_difference: float = option(0.2, low=-1, high=1)
     patches: int = option(4, low=1)
 
-    def views(self, state: Draws, images: Tensor) -> Sequence[Tensor]:
-        return [images, shuffled_patches(images, self.patches, generator=state.generator)]
-
     def weights(self, state: Draws, step: Step) -> Tensor:
         """exp(E0 - entropy) + exp(difference) for those that count, 0 for the rest."""
+        shuffled = shuffled_patches(step.images, self.patches, generator=state.generator)
         logits = step.student.logits.detach()
         reliable = self.reliable(logits)
         found = int(reliable.sum())
@@ -89,17 +88,17 @@ class ShapeBound(Drawing, EntropyMargin):
             return torch.zeros_like(logits[:, 0])
         shown = reliable if found > 1 else torch.ones_like(reliable)
         difference = torch.zeros_like(logits[:, 0])
-        difference[shown] = self._difference(step, logits, shown)
+        difference[shown] = self._difference(step, logits[shown], shuffled[shown])
         counts = reliable & ~(difference <= self.min_difference)
         limit = self.weight_margin * math.log(logits.shape[1])
         return torch.where(counts, (limit - entropy(logits)).exp() + difference.exp(), 0.0)
 
-    def _difference(self, step: Step, logits: Tensor, shown: Tensor) -> Tensor:
+    def _difference(self, step: Step, logits: Tensor, shuffled: Tensor) -> Tensor:
         """What the labels of some images lose with the shapes."""
-        probability = logits[shown].softmax(dim=1)
+        probability = logits.softmax(dim=1)
         labels = probability.argmax(dim=1, keepdim=True)
         with torch.no_grad():
-            again = step.learner.forward(step.views[1][shown], learning=False).logits
+            again = step.learner.forward(shuffled, learning=False).logits
         return (probability - again.softmax(dim=1)).gather(1, labels).squeeze(1)
 
 

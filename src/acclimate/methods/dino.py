@@ -110,6 +110,7 @@ class Dino(Objective):
     """
 
     needs = frozenset({"features"})
+    classifies = False
 
     student_temperature: float = option(0.1, low=0, open_low=True)
     teacher_temperature: float = option(0.04, low=0, open_low=True)

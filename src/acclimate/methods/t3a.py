@@ -85,11 +85,10 @@ class TemplateAdjustment(Predictor):
         classes = torch.arange(len(rows), device=rows.device)
         return Supports(F.normalize(rows, dim=1), classes, entropy(logits))
 
-    @torch.no_grad()
     def predict(self, state: Supports, step: Step) -> Tensor:
-        outputs = step.student
-        features, logits = outputs.features, outputs.logits
-        assert features is not None
+        outputs = step.student  # with its gradients: an objective may learn from the same pass
+        assert outputs.features is not None
+        features, logits = outputs.features.detach(), outputs.logits.detach()
         if features.shape[1] != state.features.shape[1]:
             raise AcclimateError(
                 f"expected {state.features.shape[1]} features, as many as the classifier has "

@@ -85,6 +85,7 @@ class Rotation(Objective):
     """
 
     needs = frozenset({"features"})
+    classifies = False
 
     head: str | None = None
     copies: int = option(32, low=1)

@@ -88,8 +88,25 @@ def checked_logits(model: nn.Module, images: Tensor) -> Tensor:
             returned = model(images)
     except Exception as error:
         shape = " × ".join(map(str, images.shape))
+        reason = _unlike_first_layer(model, images) or f"{type(error).__name__}: {error}"
         raise AcclimateError(
             f"the model failed on images of shape {shape} (images × channels × height × width): "
-            f"{type(error).__name__}: {error}"
+            f"{reason}"
         ) from error
     return logits_of(returned)
+
+
+def _unlike_first_layer(model: nn.Module, images: Tensor) -> str | None:
+    """What the first convolution expects, where these images are not of that shape."""
+    first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
+    if first is None:
+        return None
+    if images.ndim != 4:
+        return "expected four dimensions; one image is images[None]"
+    if images.shape[1] == first.in_channels:
+        return None
+    return (
+        f"expected {first.in_channels} channels, as its first convolution takes them, got "
+        f"{images.shape[1]}; preprocessing with one mean and std for each channel makes uint8 "
+        "images fit (Preprocessing(mean=, std=), on the command line --size, --mean and --std)"
+    )

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from acclimate.data.labels import ClassList, imagenet_classes
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
+from acclimate.models.checks import check_layers
 from acclimate.models.filling import fill
 from acclimate.models.record import LoadedModel, Metadata
 from acclimate.models.weights import load_weights
@@ -152,14 +152,7 @@ def no_class_count(request: Request) -> None:
 
 def with_weights(loaded: LoadedModel, request: Request) -> LoadedModel:
     """``loaded``, whose class count is settled, filled from the request's file if it names one."""
-    for name, module in loaded.model.named_modules():
-        own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
-        if any(map(is_lazy, own)):
-            raise AcclimateError(
-                f"expected a model whose layers have their shapes from {request.spec}, got "
-                f"{type(module).__name__} as {name or 'the model'}, which waits for its first "
-                "images; pass a batch through the model before it is returned"
-            )
+    check_layers(loaded.model, origin=f" from {request.spec}")
     if request.weights is None:
         return loaded
     tensors = load_weights(request.weights, unsafe_pickle=request.unsafe_pickle)

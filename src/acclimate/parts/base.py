@@ -51,6 +51,9 @@ class Part:
     changes_architecture: ClassVar[bool] = False
     gathers: ClassVar[bool] = False
     """Whether it learns from the images without gradients, so that a run must go through them."""
+    shareable: ClassVar[bool] = True
+    """Whether several processes, each with its part of a batch, do what one would do. Parts that
+    have views, a memory or predictions of their own do not, and need not say so."""
     steady: ClassVar[bool] = False
     """Whether each step is the same work on the device, with all that is remembered changed in
     place and nothing read back: only then may a step be captured and replayed. A class says so for
@@ -82,7 +85,7 @@ class Part:
         return images
 
     def views(self, state: Any, images: Tensor) -> Sequence[Tensor] | None:
-        """Several views of the images, where the objective compares views."""
+        """Several views of the images, where the objective compares views; one part's alone."""
         return None
 
     def weights(self, state: Any, step: Step) -> Tensor | None:

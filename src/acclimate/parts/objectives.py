@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -70,6 +70,10 @@ def generalized_cross_entropy(student: Tensor, labels: Tensor, *, q: float) -> T
 @dataclass(frozen=True, kw_only=True)
 class Objective(Part):
     """What is minimised."""
+
+    classifies: ClassVar[bool] = True
+    """Whether the loss is one of the logits; else of what the classifier is fed, and the classifier
+    cannot learn from it."""
 
     def project(
         self, state: Any, features: Tensor, weights: Mapping[str, Tensor] | None

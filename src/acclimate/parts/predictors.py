@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from acclimate.errors import AcclimateError
 from acclimate.parts.base import PARTS, LearnerLike, Part, Step
 from acclimate.parts.teachers import Teacher
 
@@ -37,14 +36,6 @@ class Student(Predictor):
 @dataclass(frozen=True, kw_only=True)
 class TeacherPredictions(Predictor):
     """The teacher, which is also the model that is returned."""
-
-    def prepare(self, learner: LearnerLike) -> None:
-        """Refuse a recipe that has no teacher."""
-        if "teacher" not in learner.states:
-            raise AcclimateError(
-                "the recipe learns nothing, so it has no teacher to predict with; "
-                "choose predictor=student"
-            )
 
     def predict(self, state: Any, step: Step) -> Tensor:
         """The teacher's logits."""

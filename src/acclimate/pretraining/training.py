@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.errors import AcclimateError
 from acclimate.files import write_files
 from acclimate.learner.state import pack, under, unpack
+from acclimate.lock import claimed
 from acclimate.pretraining.data import Examples
 from acclimate.pretraining.methods import Method
 from acclimate.pretraining.plan import Plan
@@ -47,7 +49,6 @@ def _save(path: Path, stepper: Stepper, identity: Mapping[str, Any], progress: P
         "revision": stepper.method.revision,
         **asdict(progress),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_files({path: tensors_writer(tensors, record)})
 
 
@@ -154,7 +155,10 @@ def pretrain(
         )
     stepper = Stepper(model, examples, method, plan, target=target, compiled=compiled)
     checkpoint, identity = None if out is None else out / CHECKPOINT, identity or {}
+    held = ExitStack()
     try:
+        if out is not None:
+            held.enter_context(claimed(out))
         so_far = Progress()
         if checkpoint is not None:
             so_far = _restored(checkpoint, stepper, identity)
@@ -174,6 +178,7 @@ def pretrain(
                     _save(checkpoint, stepper, identity, so_far)
         method.finish(model, stepper.heads)
     finally:
+        held.close()
         stepper.release()
     return Trained(so_far.losses, so_far.seconds, method.files(stepper.heads))
 

@@ -1,0 +1,129 @@
+"""Any two parts of a recipe work together, or the recipe is refused when it is checked."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from acclimate.checkpoint import tensors_writer
+from acclimate.errors import AcclimateError
+from acclimate.files import write_files
+from acclimate.learner.learner import Learner
+from acclimate.methods.deyo import ShapeBound
+from acclimate.methods.registry import RECIPES, get_recipe
+from acclimate.parts.base import PARTS
+from acclimate.recipe import Recipe
+from nets import CLASSES, bn_net, images, tiny_vit
+
+SMALL = {
+    "dino": {"hidden": 8, "bottleneck": 4, "prototypes": 6, "local_crops": 1},
+    "marginal-entropy": {"augmentations": 3},
+    "augmentation-averaged": {"views_per_image": 2},
+    # All images count, or what comes after the filter would not be tried.
+    "confidence": {"threshold": 0.0},
+    "entropy-margin": {"margin": 2.0},
+    "reliable-diverse": {"margin": 2.0, "max_similarity": 1.0},
+    "shape-bound": {"margin": 2.0, "min_difference": -1.0},
+}
+REFUSED = {
+    ("objective=dino", "selector=last-layer"),
+    ("objective=dino", "selector=linear"),  # the classifier is all that is linear
+    ("objective=rotation", "selector=last-layer"),
+    ("objective=rotation", "selector=linear"),
+    ("objective=none", "predictor=teacher"),
+    ("objective=none", "selector=adapters"),  # a transformer has no statistics to change
+}
+NAMES = {slot: registry.names() for slot, registry in PARTS.items()}
+NAMES["objective"].append("none")
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Rotation heads for so many features."""
+    folder = tmp_path_factory.mktemp("heads")
+    paths = {width: folder / f"{width}.safetensors" for width in (8, 16)}
+    for width, path in paths.items():
+        tensors = {"weight": torch.randn(4, width), "bias": torch.zeros(4)}
+        write_files({path: tensors_writer(tensors)})
+    return paths
+
+
+def options_of(parts: dict[str, str], heads: dict[int, Path]) -> dict[str, Any]:
+    small: dict[str, Any] = dict(parts)
+    for slot, kind in parts.items():
+        small |= {f"{slot}.{name}": value for name, value in SMALL.get(kind, {}).items()}
+        if kind == "rotation":
+            head = heads[16 if "adapters" in parts.values() else 8]
+            small |= {f"{slot}.head": str(head), f"{slot}.copies": 2}
+    return small
+
+
+def learn(recipe: Recipe, *, transformer: bool) -> None:
+    model, size = (tiny_vit(), 16) if transformer else (bn_net(), 8)
+    recipe.check(model)
+    learner = Learner(model, recipe, classes=CLASSES)
+    learner.start_epoch()
+    for seed in range(2):
+        logits = learner.step(images(4, seed=seed, size=size)).logits
+        assert logits.shape == (4, CLASSES)
+        assert bool(logits.isfinite().all())
+    assert learner.predict(images(4, size=size)).shape == (4, CLASSES)
+    learner.release()
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(PARTS, 2)))
+def test_all_pairs(one: str, other: str, heads: dict[int, Path]) -> None:
+    refused = set()
+    for kinds in itertools.product(NAMES[one], NAMES[other]):
+        parts = dict(zip((one, other), kinds, strict=True))
+        words = (f"{one}={kinds[0]}", f"{other}={kinds[1]}")
+        try:
+            recipe = Recipe(name="pair").with_options(options_of(parts, heads))
+            recipe.check(bn_net() if "adapters" not in kinds else tiny_vit())
+        except AcclimateError:
+            refused.add(words)
+            continue
+        try:
+            learn(recipe, transformer="adapters" in kinds)
+        except Exception as error:
+            raise AssertionError(f"{' '.join(words)}: {type(error).__name__}: {error}") from error
+    assert refused == {pair for pair in REFUSED if pair[0].startswith(f"{one}=")} & {
+        pair for pair in REFUSED if pair[1].startswith(f"{other}=")
+    }
+
+
+@pytest.mark.parametrize("name", RECIPES.names())
+def test_every_recipe_takes_the_filter_that_shuffles(name: str, heads: dict[int, Path]) -> None:
+    recipe = get_recipe(name)
+    if recipe.learns:
+        recipe = recipe.with_options(options_of({"filter": "shape-bound"}, heads))
+    if name == "memo":
+        recipe = recipe.with_options({"objective.augmentations": 3})
+    if name == "ttt":
+        recipe = recipe.with_options({"objective.head": str(heads[8]), "epochs": 1})
+    if name == "dino":
+        recipe = recipe.with_options({f"objective.{k}": v for k, v in SMALL["dino"].items()})
+    learn(recipe, transformer=False)
+
+
+def test_views_of_two_parts_are_refused() -> None:
+    class Seeing(ShapeBound):
+        def views(self, state: Any, images: torch.Tensor) -> list[torch.Tensor]:
+            return [images, images.flip(3)]
+
+    Recipe(name="one", filter=Seeing())
+    with pytest.raises(AcclimateError, match=r"one part .* views .*, got objective 'dino' and fil"):
+        get_recipe("dino", {"filter": Seeing()})
+
+
+def test_shuffling_draws_alike_whatever_counts() -> None:
+    states = []
+    for margin in (0.0, 2.0):
+        learner = Learner(bn_net(), get_recipe("deyo", {"filter.margin": margin}))
+        learner.step(images(4))
+        states.append(learner.generator.get_state())
+    assert torch.equal(*states)
