@@ -21,7 +21,7 @@ from acclimate.reading import read_object
 from acclimate.result import RECORD, AdaptationResult, RunRecord, stored_run
 from acclimate.text import first_difference
 
-__all__ = ["CHECKPOINT", "RunFolder", "State", "first_difference"]
+__all__ = ["CHECKPOINT", "RunFolder", "State"]
 
 CHECKPOINT = "checkpoint.safetensors"
 

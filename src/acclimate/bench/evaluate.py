@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from acclimate.adaptation.folder import first_difference
 from acclimate.bench.job import UNADAPTED, Job, Value, Weights
 from acclimate.bench.plan import split_of, typed_options
 from acclimate.bench.record import Result, plain
@@ -40,6 +39,7 @@ from acclimate.metrics import (
 from acclimate.metrics.mean import by_seeds, mean_over_seeds
 from acclimate.models import LoadedModel
 from acclimate.presets import tuned_recipe
+from acclimate.text import first_difference
 
 __all__ = ["EVALUATION", "RESULTS", "EvaluationReport", "evaluate_shifts", "evaluated_shifts"]
 
@@ -211,7 +211,7 @@ def _changed_recipe(result: Result, model: LoadedModel, images: int) -> tuple[st
     now = plain(recipe.to_dict())
     if then == now:
         return "", ""
-    option, there, here = first_difference({"recipe": then}, {"recipe": now}, "recipe")
+    option, there, here = first_difference({"recipe": then}, {"recipe": now})
     return f"{option} {there}", here
 
 
