@@ -11,8 +11,8 @@ stored with everything that can be seen without labels. Cases that are in the fi
 run again: stop and resume at any time. Thresholds and weights may be fitted on the ``dev`` half
 only.
 
-DIR holds what ``photo_models.py`` needs, ``photos/`` (ImageNet validation photos in folders named
-by WordNet id), ``imagenette/`` (more of ten of the classes), ``cifar10-test.npz``,
+DIR holds what ``photo_models.py`` needs, ``photos/`` (ImageNet validation photos in folders
+named by WordNet id), ``imagenette/`` (more of ten of the classes), ``cifar10-test.npz``,
 ``mnist-test.npz``, ``usps-test.npz``, ``mnist-m-test.npz``, and ``mnist/model.safetensors``, made by
 
     acclimate pretrain --model acclimate:wrn-26-1-bn --method vanilla --dataset mnist --root DIR \\
