@@ -13,7 +13,7 @@ only.
 
 DIR holds what ``photo_models.py`` needs, ``photos/`` (ImageNet validation photos in folders
 named by WordNet id), ``imagenette/`` (more of ten of the classes), ``cifar10-test.npz``,
-``mnist-test.npz``, ``usps-test.npz``, ``mnist-m-test.npz``, and ``mnist/model.safetensors``, made by
+``mnist-test.npz``, ``usps-test.npz``, ``mnist-m-test.npz``, and ``mnist/model.safetensors``:
 
     acclimate pretrain --model acclimate:wrn-26-1-bn --method vanilla --dataset mnist --root DIR \\
         --epochs 3 --lr 0.1 --out DIR/mnist
