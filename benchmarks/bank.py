@@ -28,7 +28,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,12 +54,15 @@ from acclimate.models.outputs import find_classifier, logits_of
 BATCH = 64
 RATES = {"batch": (1e-3, 1e-2, 1e-1), "mixture": (1e-2,), "source": (1e-4, 1e-3, 1e-2)}
 """By the statistics, of batches of 64 images, SGD with momentum 0.9."""
+LEAN = {"batch": (1e-2, 1e-1), "mixture": (), "source": (1e-3, 1e-2)}
+"""What ``--lean`` runs, of ``ent`` alone over so many images: for machines without a GPU."""
+LEAN_SEEN = {"imagenet": 400, "cifar": 1000}
 TEMPERATURES = tuple(np.geomspace(0.35, 6.0, 25).round(4))
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000)
 MIXED_SHARE = 0.65
 DROPOUT, DRAWS = 0.4, 10
 NEIGHBOURS = 5
-SHOWN = 500
+SHOWN = {"imagenet": 200, "cifar": 300}
 """Of so many images what shows without labels is measured; the error is of all."""
 EVALUATED_AT_ONCE = 500
 
@@ -317,7 +320,6 @@ def changed(pixels: Tensor, word: str, severity: int, generator: torch.Generator
 VIEWS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "flip": lambda x: x.flip(-1),
     "zoom": lambda x: _moved(x, scale=7 / 8),
-    "turn": lambda x: _moved(x, degrees=8),
     "noise": lambda x: x + 0.1 * x.std(dim=(1, 2, 3), keepdim=True) * _noise(x),
 }
 """Mild changes of an image that leave its class as it is, in units of the image's own spread."""
@@ -327,11 +329,15 @@ def _noise(x: Tensor) -> Tensor:
     return torch.randn(x.shape, generator=torch.Generator(x.device).manual_seed(0), device=x.device)
 
 
-def _moved(x: Tensor, *, scale: float = 1.0, degrees: float = 0.0) -> Tensor:
-    cos, sin = scale * np.cos(np.deg2rad(degrees)), scale * np.sin(np.deg2rad(degrees))
-    rows = torch.tensor([[cos, -sin, 0.0], [sin, cos, 0.0]], dtype=x.dtype, device=x.device)
+def _moved(x: Tensor, *, scale: float) -> Tensor:
+    rows = torch.tensor([[scale, 0.0, 0.0], [0.0, scale, 0.0]], dtype=x.dtype, device=x.device)
     grid = F.affine_grid(rows.expand(len(x), 2, 3), list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, align_corners=False, padding_mode="reflection")
+
+
+def halves(device: torch.device) -> bool:
+    """Whether the device computes in bfloat16."""
+    return device.type == "cuda" or bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -345,7 +351,7 @@ def forward_of(model: nn.Module) -> Forward:
     def forward(images: Tensor) -> tuple[Tensor, Tensor]:
         handle = classifier.register_forward_pre_hook(lambda _, inputs: fed.append(inputs[0]))
         try:
-            with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
+            with torch.autocast(images.device.type, torch.bfloat16, enabled=halves(images.device)):
                 logits = logits_of(model(images))
         finally:
             handle.remove()
@@ -360,6 +366,9 @@ def whole(forward: Forward, images: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([logits for logits, _ in parts]), torch.cat([each for _, each in parts])
 
 
+KEPT: list[dict[str, Any]] = []
+
+
 @torch.no_grad()
 def signals(
     model: nn.Module, images: Tensor, labels: Tensor, reference: Mapping[str, float]
@@ -368,7 +377,8 @@ def signals(
     forward = forward_of(model)
     logits, features = whole(forward, images)
     predictions, right = logits.argmax(dim=1), logits.argmax(dim=1) == labels
-    images, logits, features = images[:SHOWN], logits[:SHOWN], features[:SHOWN]
+    shown = SHOWN["imagenet" if logits.shape[1] > 100 else "cifar"]
+    images, logits, features = images[:shown], logits[:shown], features[:shown]
     finite = bool(torch.isfinite(logits).all())
     logits = logits.nan_to_num(0, 0, 0)
     p = logits.softmax(dim=1)
@@ -397,14 +407,22 @@ def signals(
         "neighbours": neighbours_agree(features, predicted),
         **dropout_disagreement(model, features, predicted),
     }
+    kept = {"plain": logits, "labels": labels[: len(logits)].float()}
     for name, view in VIEWS.items():
-        seen = whole(forward, view(images))[0].softmax(dim=1)
+        kept[name] = whole(forward, view(images))[0]
+        seen = kept[name].softmax(dim=1)
         row[f"agree_{name}"] = float((seen.argmax(dim=1) == predicted).float().mean())
         row[f"overlap_{name}"] = float((seen * p).sum(dim=1).mean())
         if name == "flip":
             row["confidence_flip"] = float((seen + p).div(2).amax(dim=1).mean())
-    row |= mixed_pairs(forward, images, predicted)
-    row["scaled"] = scaled(logits, right[:SHOWN])
+    row |= mixed_pairs(forward, images, predicted, kept)
+    KEPT.append(
+        {
+            name: each.cpu().to(torch.bfloat16).view(torch.int16).numpy()
+            for name, each in kept.items()
+        }
+    )
+    row["scaled"] = scaled(logits, right[:shown])
     return row, predictions
 
 
@@ -456,7 +474,9 @@ def dropout_disagreement(model: nn.Module, features: Tensor, predicted: Tensor) 
     return {"dropout": differing / DRAWS, "dropout_spread": spread}
 
 
-def mixed_pairs(forward: Forward, images: Tensor, predicted: Tensor) -> dict[str, Any]:
+def mixed_pairs(
+    forward: Forward, images: Tensor, predicted: Tensor, kept: dict[str, Tensor]
+) -> dict[str, Any]:
     """PseudoCal (Hu et al. 2024): mixed pairs, with the larger share's prediction for a label."""
     other = torch.randperm(len(images), generator=torch.Generator().manual_seed(0)).to(
         images.device
@@ -466,6 +486,8 @@ def mixed_pairs(forward: Forward, images: Tensor, predicted: Tensor) -> dict[str
         return {"pseudocal": None, "mixed": None}
     mixed = MIXED_SHARE * images[apart] + (1 - MIXED_SHARE) * images[other][apart]
     logits, labels = whole(forward, mixed)[0], predicted[apart]
+    kept["mixed"], kept["apart"] = logits, apart.float()
+    kept["other"] = other.float()
     losses = [float(F.cross_entropy(logits / t, labels)) for t in TEMPERATURES]
     best = TEMPERATURES[int(np.argmin(losses))]
     return {"pseudocal": best, "mixed": float((logits.argmax(dim=1) == labels).float().mean())}
@@ -483,36 +505,40 @@ def scaled(logits: Tensor, right: Tensor) -> dict[str, list[float]]:
     return found
 
 
-def treatments(model: nn.Module) -> Iterator[tuple[str, str, float]]:
+def treatments(model: nn.Module, *, lean: bool) -> Iterator[tuple[str, str, float]]:
     """Statistics, recipe and rate."""
+    known = LEAN if lean else RATES
     for statistics, rates in (
-        RATES.items() if batch_norm_layers(model) else [("source", RATES["source"])]
+        known.items() if batch_norm_layers(model) else [("source", known["source"])]
     ):
         if statistics != "source":
             yield statistics, "bn", 0.0
         for rate in rates:
             yield statistics, "ent", rate
-            if statistics != "mixture":
+            if statistics != "mixture" and not lean:
                 yield statistics, "rpl", rate
 
 
-def run_case(bank: Bank, case: Case) -> list[dict[str, Any]]:
+def run_case(bank: Bank, case: Case, *, lean: bool) -> list[dict[str, Any]]:
     """The states of a case."""
+    KEPT.clear()
     images, labels = bank.of(case)
     loaded, reference = bank.model(case.model), bank.reference(case.model)
     source = copy_model(loaded.model).to(bank.device).eval()
     row, source_classes = signals(source, images, labels, reference)
     states = [{"statistics": "source", "recipe": "none", "rate": 0.0, "seen": 0, **row}]
     n = len(images)
-    for statistics, recipe, rate in treatments(source):
+    few = LEAN_SEEN[MODELS[case.model][1] if MODELS[case.model][0] == "photos" else "cifar"]
+    most = few if lean else min(10 * n, max(3 * n, 2000))
+    for statistics, recipe, rate in treatments(source, lean=lean):
         learner = learner_of(loaded, statistics, recipe, rate, bank.device, n)
         seen = 0
-        while recipe != "bn" and seen < min(10 * n, max(3 * n, 2000)):
+        while recipe != "bn" and seen < most:
             order = torch.randperm(n, generator=torch.Generator().manual_seed(seen))
             for rows in order.to(bank.device).split(learner.batch_size):
-                if len(rows) == learner.batch_size:  # one shape, so that steps can be replayed
-                    learner.step(images[rows])
-            seen += n
+                if len(rows) == learner.batch_size and seen < most:
+                    learner.step(images[rows])  # of one shape, so that steps can be replayed
+                    seen += len(rows)
         row = state_of(learner, images, labels, reference, source_classes)
         states.append(
             {"statistics": statistics, "recipe": recipe, "rate": rate, "seen": seen, **row}
@@ -528,13 +554,17 @@ def learner_of(
     options: dict[str, Any] = {"normalization": statistics, "batch_size": BATCH}
     if recipe != "bn":
         options["optimizer.lr"] = rate * min(BATCH, n) / BATCH
-    half = device.type == "cuda"
+    on_gpu, half = device.type == "cuda", halves(device)
+    # On a CPU the backward pass of group norm fails in this layout.
+    grouped = any(isinstance(module, nn.GroupNorm) for module in loaded.model.modules())
     learner = Learner(
         copy_model(loaded.model).to(device),
         get_recipe(recipe, options),
         batch_size=min(BATCH, n),
         # To capture a step costs as much as a hundred of them.
-        acceleration=Acceleration(channels_last=half, half=half, recorded=half and n > 2500),
+        acceleration=Acceleration(
+            channels_last=on_gpu or not grouped, half=half, recorded=on_gpu and n > 2500
+        ),
     )
     learner.network.unverified = False
     return learner
@@ -615,7 +645,15 @@ def run(args: argparse.Namespace) -> None:
             print(f"{len(wanted) - number + 1} cases are left: run again to continue")
             return
         at = time.monotonic()
-        states = run_case(bank, case)
+        if args.most_images:
+            case = replace(case, images=min(case.images, args.most_images))
+        states = run_case(bank, case, lean=args.lean)
+        if args.logits:
+            args.logits.mkdir(exist_ok=True)
+            named = {
+                f"{k}/{name}": each for k, kept in enumerate(KEPT) for name, each in kept.items()
+            }
+            np.savez(args.logits / f"{case.name.replace(' ', '_').replace('/', '-')}.npz", **named)
         with args.results.open("a") as file:
             file.write(json.dumps(rounded({"case": asdict(case), "states": states})) + "\n")
         errors = " ".join(f"{state['error']:.0f}" for state in states)
@@ -642,6 +680,9 @@ def main() -> None:
     one.add_argument("--shuffle", action="store_true", help="take the cases in mixed order")
     one.add_argument("--seconds", type=float, default=1e9)
     one.add_argument("--device")
+    one.add_argument("--lean", action="store_true", help="few treatments, on few images")
+    one.add_argument("--most-images", type=int, help="no case of more images than this")
+    one.add_argument("--logits", type=Path, help="a folder for the logits that signals come from")
     one.set_defaults(call=run)
     three = commands.add_parser("pack")
     three.add_argument("--data", type=Path, required=True)

@@ -343,7 +343,7 @@ def test_another_copy_of_a_data_set_with_its_own_shifts_shows(tmp_path, monkeypa
 
 def test_folders_that_cannot_be_used(images, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(AcclimateError, match=r"cannot write to .*file: File exists"):
+    with pytest.raises(AcclimateError, match=r"cannot write to .*file': File exists"):
         run(images, out=tmp_path / "file")
     old = tmp_path / "old"
     old.mkdir()

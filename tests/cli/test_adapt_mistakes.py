@@ -49,7 +49,7 @@ def here(tmp_path, monkeypatch):
         ("{ok} --device warp9", "cannot use the device 'warp9'"),
         ("{ok} --seed 99999999999999999999999", "expected a seed"),
         ("{ok} --weights nowhere.safetensors", "nowhere.safetensors"),
-        ("{ok} --out nets.py", "cannot use nets.py as output folder"),
+        ("{ok} --out nets.py", "cannot write to 'nets.py': File exists; choose another folder"),
         ("{ok} --out .", "is not empty and holds no acclimate run"),
         ("--model py:nets:bare --images blurred.npz --recipe none", "preprocessing"),
         ("--model py:nets:bare --images float.npy", "no normalisation layers"),
