@@ -10,11 +10,16 @@ import acclimate
 from acclimate.methods.registry import get_recipe
 from acclimate.models import LoadedModel
 from acclimate.parts.normalization import Source
-from acclimate.presets import PRESETS, default_epochs, default_lr, find_preset, tuned_recipe
+from acclimate.presets import PRESETS, TUNED_ON, default_rate, find_preset, tuned_recipe
 
 
-def tuned(recipe="rpl", options=None, *, model_name="mine", images=1000):
-    return tuned_recipe(get_recipe(recipe), options or {}, model_name=model_name, images=images)
+def tuned(recipe="rpl", options=None, *, model_name="mine", images=1000, **known):
+    made = get_recipe(recipe)
+    return tuned_recipe(made, options or {}, model_name=model_name, images=images, **known)
+
+
+def net(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(4, 8), norm, nn.Linear(8, 3))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +38,7 @@ def tuned(recipe="rpl", options=None, *, model_name="mine", images=1000):
     ],
 )
 def test_the_papers_models_get_the_papers_numbers(model, recipe, lr, batch_size, epochs):
-    got, (note,) = tuned(recipe, model_name=model)
+    got, (note,) = tuned(recipe, model_name=model, images=TUNED_ON)
     assert (got.optimizer.lr, got.batch_size, got.epochs) == (lr, batch_size, epochs)
     assert note.startswith(f"the paper's preset for {model}")
     assert f"learning rate {lr:g}" in note
@@ -58,16 +63,57 @@ def test_efficientnet_l2_leaves_the_statistics_alone_unless_asked():
     assert type(other.normalization).__name__ == "Mixture"
 
 
+def test_the_class_of_a_users_module_picks_nothing():
+    assert find_preset("rpl", model_name="ResNet50") is None
+    assert find_preset("rpl", model_name="ResNeXt101_32x8d") is None
+    assert tuned(model_name="ResNet50v1", images=TUNED_ON)[0] == tuned(images=TUNED_ON)[0]
+
+
+def test_few_images_need_more_than_the_papers_numbers():
+    name = "torchvision:resnet50"
+    got, (note,) = tuned("ent", model_name=name, images=5_000, classes=1000)
+    assert (got.optimizer.lr, got.epochs) == (1e-2, 5)
+    assert note.startswith(
+        f"the paper's preset for {name} is for 50,000 images: learning rate 0.01"
+    )
+
+
 @pytest.mark.parametrize(
-    ("images", "lr", "epochs"),
-    [(2, 1e-2, 50), (1_000, 1e-2, 25), (5_000, 1e-2, 5), (50_000, 1e-3, 5), (500_000, 1e-4, 5)],
+    ("classes", "images", "lr", "epochs"),
+    [
+        (10, 200, 3e-2, 10),
+        (10, 10_000, 3e-2, 5),
+        (10, 1_000_000, 1.5e-3, 1),
+        (1000, 200, 1e-2, 10),
+        (1000, 5_000, 1e-2, 5),
+        (1000, 50_000, 5e-3, 1),
+        (None, 5_000, 1e-2, 5),
+    ],
 )
-def test_unknown_models_get_a_rate_and_epochs_by_the_number_of_images(images, lr, epochs):
-    assert default_lr(images) == pytest.approx(lr)
-    assert default_epochs(5, images) == epochs
-    got, (note,) = tuned(images=images)
+def test_new_statistics_bear_so_much_learning_whatever_the_number_of_images(
+    classes, images, lr, epochs
+):
+    got, (note,) = tuned("ent", images=images, classes=classes, model=net(nn.BatchNorm1d(8)))
     assert (got.optimizer.lr, got.epochs) == (pytest.approx(lr), epochs)
     assert f"no preset for mine: learning rate {lr:g}" in note
+
+
+@pytest.mark.parametrize(("recipe", "epochs"), [("rpl", 5), ("ent", 1)])
+def test_without_new_statistics_learning_is_slow_and_short(recipe, epochs):
+    for norm, options in (
+        (nn.BatchNorm1d(8), {"normalization": "source"}),
+        (nn.GroupNorm(2, 8), {}),
+        (nn.LayerNorm(8), {}),
+    ):
+        got, _ = tuned(recipe, options, images=10_000, classes=10, model=net(norm))
+        assert (got.optimizer.lr, got.epochs) == (1e-3, epochs)
+
+
+def test_the_sum_of_what_is_learnt_is_what_is_given():
+    rate = default_rate(get_recipe("ent"), classes=10, new_statistics=True)
+    for images in (5_000, 12_345, 50_000, 400_000):
+        lr, epochs = rate.spread(images)
+        assert lr * epochs * images == pytest.approx(rate.total, rel=0.35)
 
 
 def test_what_the_user_names_stands_and_notes_say_what_is_used():
@@ -96,8 +142,7 @@ def test_a_recipe_with_its_own_rate_and_one_that_learns_nothing_are_left_alone()
 
 
 def test_the_rate_follows_the_batch_size_with_a_note():
-    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
-    model = LoadedModel(name="torchvision:resnet50", model=net)
+    model = LoadedModel(name="torchvision:resnet50", model=net(nn.BatchNorm1d(8)))
     images = torch.rand(40, 1, 2, 2)
 
     def notes(**options):
@@ -106,10 +151,8 @@ def test_the_rate_follows_the_batch_size_with_a_note():
     preset, scaled = notes(batch_size=32)
     assert "preset" in preset
     assert scaled == (
-        "learning rate 0.001 holds for batches of 128; scaled linearly to 0.00025 for batches of 32"
+        "learning rate 0.03 holds for batches of 128; scaled linearly to 0.0075 for batches of 32"
     )
-    assert "scaled linearly to 0.0003125 for batches of 40" in notes()[1]  # fewer than a batch
-    assert notes(options={"batch_size": 40, "optimizer.lr": 0.01}) == [
-        "the paper's preset for torchvision:resnet50: your learning rate 0.01 for batches of 40, "
-        "1 epoch(s) over 40 images"
-    ]
+    assert "scaled linearly to 0.009375 for batches of 40" in notes()[1]  # fewer than a batch
+    (note,) = notes(options={"batch_size": 40, "optimizer.lr": 0.01})
+    assert "your learning rate 0.01 for batches of 40" in note

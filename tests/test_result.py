@@ -100,7 +100,7 @@ def test_the_files_say_everything(result, tmp_path):
     summary = json.loads((out / "summary.json").read_text())
     assert summary["guard"]["verdict"] == result.verdict.word
     assert summary["recipe"]["name"] == "ent"
-    assert summary["recipe"]["optimizer"]["lr"] == 0.01
+    assert summary["recipe"]["optimizer"]["lr"] == 0.03
     assert {"seed", "weights", "images", "versions", "batch_size"} <= set(summary["run"])
     history = json.loads((out / "history.json").read_text())
     assert history["epochs"][0]["before_update"]["images"] == 100
@@ -111,31 +111,34 @@ def test_the_repr_fits_on_a_screen(result):
     lines = repr(long).splitlines()
     assert lines[0] == f"AdaptationResult: {result.verdict}"
     assert len(lines) < 10
-    assert [line.split()[0] for line in lines[1:]] == ["model", "recipe", "images", "history"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        "model", "recipe", "images", "estimated", "history",
+    ]  # fmt: skip
     assert "100,000 (2 skipped)" in lines[3]
-    assert lines[4].startswith("  history  1 epoch, loss ")
+    assert lines[5].startswith("  history          1 epoch, loss ")
 
 
 def test_the_repr_shows_errors_where_there_are_labels():
     images, labels = digits("held-out", shifted=True)
     labelled = adapt(images[:100], labels=labels[:100])
     before, after = labelled.error_before, labelled.error_after
-    assert f"  error    {before:.1f} % -> {after:.1f} %" in repr(labelled).splitlines()
+    assert f"  error            {before:.1f} % -> {after:.1f} %" in repr(labelled).splitlines()
 
 
 def test_notebooks_get_a_small_escaped_table(result):
-    odd = replace(result, verdict=Verdict("neutral", "a < b & <script>"))
+    odd = replace(result, verdict=Verdict("unclear", "a < b & <script>"))
     table = odd._repr_html_()
     assert table.startswith("<table>")
-    assert table.count("<tr>") == 5
-    assert "neutral: a &lt; b &amp; &lt;script&gt;" in table
+    assert table.count("<tr>") == 6
+    assert "unclear: a &lt; b &amp; &lt;script&gt;" in table
 
 
 def test_the_record_of_a_run_has_the_keys_that_folders_have(result):
     plain = result.record.to_dict()
     assert list(plain) == [
         "model", "weights", "recipe", "images", "count", "shift", "preprocessing", "batch_size",
-        "seed", "guard", "keep", "score", "device", "speed", "versions", "acceleration",
+        "seed", "guard", "keep", "score", "device", "speed", "versions", "estimate",
+        "options", "plan", "acceleration",
     ]  # fmt: skip
     assert list(plain["guard"]) == [
         "action", "check_every", "min_diversity", "max_drift", "max_flips",
@@ -290,7 +293,7 @@ def test_a_damaged_file_is_a_clear_error(result, name, content, tmp_path):
         AdaptationResult.load(tmp_path, load_digits_model().model)
 
 
-@pytest.mark.parametrize("row", ["1,2", 'a,"b', "a.png,cat,0.5", "a,1,2,3,4", "a,1,b,high"])
+@pytest.mark.parametrize("row", ["1,2", 'a,"b', "a.png,cat,0.5", "a,1,2,3,4,5", "a,1,b,high"])
 def test_a_damaged_row_of_predictions_is_a_clear_error(result, row, tmp_path):
     result.save(tmp_path)
     without_hashes(tmp_path)
@@ -387,6 +390,7 @@ def test_a_disk_that_fills_up_between_two_files_keeps_the_previous_result(result
         names=list(result.names) * times,
         predictions=result.predictions.repeat(times),
         confidence=result.confidence.repeat(times),
+        probabilities=result.probabilities.repeat(times),
     )
 
     def save() -> object:

@@ -7,17 +7,21 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from torch import nn
+
 from acclimate.learner.learner import DEFAULT_LR, Learner
+from acclimate.models.layers import batch_norm_layers
 from acclimate.models.paper import preset_name
 from acclimate.parts.normalization import Source
+from acclimate.parts.objectives import GeneralizedCrossEntropy
 from acclimate.parts.optimizers import SGD
 from acclimate.recipe import Recipe
 
 __all__ = [
     "PRESETS",
     "Preset",
-    "default_epochs",
-    "default_lr",
+    "Rate",
+    "default_rate",
     "find_preset",
     "scaling_note",
     "tuned_recipe",
@@ -41,7 +45,7 @@ _DAUG = ("*resnext101*deepaug*", "*resnext101*daug*", "*resnext101*augmix*")
 _EFFICIENTNET_L2 = ("*efficientnet_l2*", "*efficientnet-l2*")
 _BIT = ("*resnetv2_50x1_bit*", "*bit_resnet50*", "*resnetv2_50x1*goog*")
 _RESNEXT = ("*resnext101_32x8d*",)
-_RESNET = ("resnet50*", "*:resnet50", "*:resnet50[.@]*", "*/resnet-50")
+_RESNET = ("*:resnet50", "*:resnet50[.@]*", "*/resnet-50")
 
 # The first pattern that fits counts. ResNeXt ran at batch 32: the table prints 128, but the text
 # and the learning rates (scaled from 1e-3 at 128) say 32.
@@ -71,9 +75,14 @@ PRESETS: tuple[Preset, ...] = (
 def find_preset(recipe: str, *, model_name: str) -> Preset | None:
     """The paper's numbers for this recipe and model, if it has any.
 
+    Only for a model loaded by name: the class of a user's own module says nothing of its weights.
+
     >>> find_preset("rpl", model_name="torchvision:resnet50").epochs
     5
+    >>> find_preset("rpl", model_name="ResNet50")
     """
+    if ":" not in model_name:
+        return None
     name = preset_name(model_name).lower()
     for preset in PRESETS:
         if preset.recipe == recipe and any(fnmatchcase(name, p) for p in preset.models):
@@ -81,68 +90,113 @@ def find_preset(recipe: str, *, model_name: str) -> Preset | None:
     return None
 
 
-def default_lr(images: int) -> float:
-    """A learning rate (SGD, batches of 128) for a model the paper did not tune.
+TUNED_ON = 50_000
+"""How many images the presets hold for: on less than half as many they learn too little."""
 
-    The paper's ResNet-50 took 1e-3 over 50,000 images, and its own table shows that a tenth of the
-    rate needs about ten times the steps; on 2,000 to 10,000 hold-out CIFAR images 1e-2 was the best
-    rate that never collapsed. Both are lr · images = 50, cut off at 1e-2.
+MANY_CLASSES = 100
+MOST_EPOCHS = 10
 
-    >>> default_lr(50_000), default_lr(1_000)
-    (0.001, 0.01)
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How fast, and for how long: ``total`` is learning rate × images × epochs.
+
+    The rate, for batches of 128 by SGD with momentum 0.9, is never above ``highest``.
     """
-    return min(1e-2, 1e-3 * 50_000 / images)
+
+    highest: float
+    total: float
+
+    def spread(self, images: int) -> tuple[float, int]:
+        """Learning rate and epochs for so many images.
+
+        >>> Rate(highest=1e-2, total=250).spread(5_000)
+        (0.01, 5)
+        >>> Rate(highest=1e-2, total=250).spread(50_000)
+        (0.005, 1)
+        """
+        epochs = min(MOST_EPOCHS, max(1, round(self.total / (self.highest * images))))
+        return min(self.highest, self.total / (images * epochs)), epochs
 
 
-def default_epochs(epochs: int, images: int) -> int:
-    """More epochs for small sets, where the rate is cut off: the same lr · steps, up to ten times.
+def default_rate(recipe: Recipe, *, classes: int | None, new_statistics: bool) -> Rate:
+    """What models the paper did not tune get; docs/defaults.md has the measurements.
 
-    ``benchmarks/small_sets.py`` measures what that gains on hold-out shifts of 1,000 digits.
+    What counts is rate × steps. With new batch-norm statistics learning takes a lot of it, and more
+    with few classes. With the source's statistics, or none to choose (group and layer norm), it
+    collapses early, entropy minimisation before robust labels.
 
-    >>> default_epochs(1, 50_000), default_epochs(5, 1_000)
-    (1, 25)
+    >>> default_rate(Recipe(name="mine"), classes=1000, new_statistics=True)
+    Rate(highest=0.01, total=250)
     """
-    return epochs * min(10, max(1, round(5_000 / images)))
+    if new_statistics:
+        few = classes is not None and classes <= MANY_CLASSES
+        return Rate(highest=3e-2, total=1500) if few else Rate(highest=1e-2, total=250)
+    robust = isinstance(recipe.objective, GeneralizedCrossEntropy)
+    return Rate(highest=1e-3, total=50 if robust else 10)
 
 
 def tuned_recipe(
-    recipe: Recipe, options: Mapping[str, Any], *, model_name: str, images: int
+    recipe: Recipe,
+    options: Mapping[str, Any],
+    *,
+    model_name: str,
+    images: int,
+    model: nn.Module | None = None,
+    classes: int | None = None,
 ) -> tuple[Recipe, list[str]]:
     """The recipe with options, and the paper's or the default numbers where they name none.
 
-    Also a note that says so. A recipe that brings its own learning rate is complete.
+    Also a note that says so. A recipe that brings its own learning rate is complete. ``model``
+    tells whether there are batch-norm statistics, ``classes`` how many it predicts.
     """
     asked = recipe.with_options(options)
     if not asked.learns or recipe.optimizer.lr is not None:
         return asked, []
     preset = find_preset(recipe.name, model_name=model_name)
-    own_size = preset.batch_size if preset else recipe.batch_size
     fixed = {key.partition(".")[0] for key in options}
-    lr = asked.optimizer.lr
-    if lr is None:
-        # What is known of rates is known of SGD; others get the usual one.
-        sgd = preset.lr if preset else default_lr(images)
-        lr = sgd if isinstance(asked.optimizer, SGD) else DEFAULT_LR
-        if "batch_size" in fixed:
-            lr *= asked.batch_size / own_size
-    elif preset is None:
-        return asked, []  # the number of epochs depends on the rate
-    values: dict[str, Any] = {"optimizer": replace(asked.optimizer, lr=lr)}
-    if "epochs" not in fixed:
-        values["epochs"] = preset.epochs if preset else default_epochs(recipe.epochs, images)
+    values: dict[str, Any] = {}
     if preset and "batch_size" not in fixed:
         values["batch_size"] = preset.batch_size
     if preset and preset.source_statistics and "normalization" not in fixed:
         values["normalization"] = Source()
     tuned = replace(asked, **values)
-    origin = f"the paper's preset for {model_name}" if preset else f"no preset for {model_name}"
-    rate = (
+    applies = preset is not None and 2 * images > TUNED_ON
+    if preset is not None and applies:
+        lr, epochs, own_size = preset.lr, preset.epochs, preset.batch_size
+    else:
+        new = tuned.normalization.adapts and (model is None or bool(batch_norm_layers(model)))
+        rate = default_rate(tuned, classes=classes, new_statistics=new)
+        (lr, epochs), own_size = rate.spread(images), recipe.batch_size
+        if "batch_size" in values:
+            lr, own_size = lr * tuned.batch_size / own_size, tuned.batch_size
+    if asked.optimizer.lr is not None:
+        if preset is None:
+            return asked, []  # the number of epochs depends on the rate
+        lr = asked.optimizer.lr
+    else:
+        if not isinstance(asked.optimizer, SGD):  # what is known of rates is known of SGD
+            lr = DEFAULT_LR
+        if "batch_size" in fixed:
+            lr *= asked.batch_size / own_size
+    tuned = replace(
+        tuned,
+        optimizer=replace(asked.optimizer, lr=lr),
+        epochs=asked.epochs if "epochs" in fixed else epochs,
+    )
+    if applies:
+        origin = f"the paper's preset for {model_name}"
+    elif preset:
+        origin = f"the paper's preset for {model_name} is for {TUNED_ON:,} images"
+    else:
+        origin = f"no preset for {model_name}"
+    said = (
         f"your learning rate {lr:g}" if asked.optimizer.lr is not None else f"learning rate {lr:g}"
     )
     follows = "batch_size" in fixed and asked.optimizer.lr is None
     scaled = f", scaled linearly from batches of {own_size}" if follows else ""
     return tuned, [
-        f"{origin}: {rate} for batches of {tuned.batch_size}{scaled}, "
+        f"{origin}: {said} for batches of {tuned.batch_size}{scaled}, "
         f"{tuned.epochs} epoch(s) over {images} images"
     ]
 

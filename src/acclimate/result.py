@@ -16,6 +16,7 @@ from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.data.base import Skipped
 from acclimate.errors import AcclimateError
 from acclimate.files import Writer, csv_writer, file_sha256, json_writer, write_files
+from acclimate.guard.estimate import ErrorEstimate
 from acclimate.guard.guard import Guard
 from acclimate.guard.history import History
 from acclimate.guard.verdict import Verdict
@@ -58,6 +59,7 @@ class RunRecord:
         preprocessing: how they were fitted to the model, in words.
         device: "cpu" or "cuda".
         versions: of this package, torch and Python.
+        options: as asked for, where the recipe was planned; ``plan`` says why it is this one.
         acceleration: how the model ran, in words; None before it ran.
     """
 
@@ -76,6 +78,9 @@ class RunRecord:
     device: str
     speed: Speed
     versions: Mapping[str, str]
+    estimate: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    plan: Sequence[str] = ()
     acceleration: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +102,8 @@ class RunRecord:
     def from_dict(cls, plain: Mapping[str, Any]) -> RunRecord:
         """Read :meth:`to_dict`'s values back."""
         recipe, guard = Recipe.from_dict(plain["recipe"]), Guard(**plain["guard"])
-        return cls(**{**plain, "recipe": recipe, "guard": guard})
+        plan = tuple(plain.get("plan", ()))
+        return cls(**{**plain, "recipe": recipe, "guard": guard, "plan": plan})
 
 
 def stored_run(folder: Path) -> dict[str, Any] | None:
@@ -113,9 +119,9 @@ class AdaptationResult:
     """The adapted model and everything there is to know about how it was made.
 
     ``model`` is the plain model, in ``eval()``; ``predictions`` are the classes it predicts, one
-    per image, ``confidence`` their probabilities, ``names`` the images; ``left_out`` names those
-    that were skipped, and why. ``record`` says what the
-    run depended on: versions, seed, checksums of weights and images.
+    per image, ``probabilities`` their calibrated probabilities, ``confidence`` the raw ones,
+    ``names`` the images; ``left_out`` names those that were skipped, and why. ``record`` says what
+    the run depended on: versions, seed, checksums of weights and images.
     """
 
     model: nn.Module
@@ -123,6 +129,7 @@ class AdaptationResult:
     verdict: Verdict
     predictions: Tensor
     confidence: Tensor
+    probabilities: Tensor
     names: Sequence[str]
     record: RunRecord
     class_names: Sequence[str] | None = None
@@ -151,6 +158,8 @@ class AdaptationResult:
             "recipe": self.recipe.name,
             "images": f"{len(self.predictions):,}{skipped}",
         }
+        if self.estimated_error is not None:
+            rows["estimated error"] = str(self.estimated_error).removeprefix("estimated error ")
         if self.error_after is not None:
             before = "" if self.error_before is None else f"{self.error_before:.1f} % -> "
             rows["error"] = f"{before}{self.error_after:.1f} %"
@@ -171,9 +180,24 @@ class AdaptationResult:
         """Percent of wrong predictions of the model returned, where labels are known."""
         return self.history.final.error if self.history.final else None
 
+    @property
+    def estimated_error(self) -> ErrorEstimate | None:
+        """The error without labels, of the unadapted and of the adapted model, and the change.
+
+        None where it cannot be estimated. Where the verdict is that the source model is returned,
+        ``after`` and ``change`` are of the adapted model that is not.
+        """
+        return self.history.estimate
+
+    @property
+    def temperature(self) -> float | None:
+        """What the model's logits are divided by for calibrated probabilities, where estimated."""
+        return self.history.temperature
+
     def summary(self) -> dict[str, Any]:
         """The result in plain values, as ``--json`` prints it."""
         error = {"before": self.error_before, "after": self.error_after}
+        estimate = self.estimated_error
         return {
             "recipe": self.recipe.name,
             "images": len(self.predictions),
@@ -181,9 +205,12 @@ class AdaptationResult:
             "guard": {
                 "verdict": self.verdict.word,
                 "reason": self.verdict.reason,
+                "returns_adapted": self.verdict.returns_adapted,
                 "events": [vars(event) for event in self.history.events],
             },
             **({"error": error} if self.error_after is not None else {}),
+            "estimated_error": estimate.to_dict() if estimate else None,
+            "temperature": self.temperature,
             "kept_epoch": self.history.kept_epoch,
             "statistics_gap": self.history.statistics_gap,
             "notes": self.notes,
@@ -208,7 +235,7 @@ class AdaptationResult:
         if self.left_out:
             summary["left_out"] = [asdict(skipped) for skipped in self.left_out]
         files = {
-            MODEL: tensors_writer(tensors_of(self.model)),
+            MODEL: tensors_writer(tensors_of(self.model), self._model_record()),
             PREDICTIONS: csv_writer(self._predictions()),
             HISTORY: json_writer(self.history.to_dict()),
             RECORD: json_writer(run),
@@ -223,13 +250,18 @@ class AdaptationResult:
         write_files({**hashed, folder / SUMMARY: write_summary})
         return folder
 
+    def _model_record(self) -> dict[str, Any] | None:
+        """What a user of the weights alone should know."""
+        return None if self.temperature is None else {"temperature": self.temperature}
+
     def _predictions(self) -> Iterator[list[Any]]:
         named = self.class_names is not None
-        yield ["image", "class", *(["name"] if named else []), "confidence"]
-        classes, confidences = self.predictions.tolist(), self.confidence.tolist()
-        for image, chosen, confidence in zip(self.names, classes, confidences, strict=True):
+        yield ["image", "class", *(["name"] if named else []), "confidence", "probability"]
+        numbers = (self.predictions, self.confidence, self.probabilities)
+        for image, *row in zip(self.names, *(each.tolist() for each in numbers), strict=True):
+            chosen, confidence, probability = row
             name = [self.class_names[chosen]] if self.class_names is not None else []
-            yield [image, chosen, *name, f"{confidence:.6f}"]
+            yield [image, chosen, *name, f"{confidence:.6f}", f"{probability:.6f}"]
 
     @classmethod
     def load(cls, folder: str | Path, model: nn.Module) -> AdaptationResult:
@@ -247,9 +279,17 @@ class AdaptationResult:
             read = cls(
                 model=model,
                 history=history,
-                verdict=Verdict(summary["guard"]["verdict"], summary["guard"]["reason"]),
+                verdict=Verdict(
+                    summary["guard"]["verdict"],
+                    summary["guard"]["reason"],
+                    returns_adapted=summary["guard"].get("returns_adapted", True),
+                ),
                 predictions=torch.tensor([int(row["class"]) for row in rows]),
                 confidence=torch.tensor([float(row["confidence"]) for row in rows]),
+                # 0.1 wrote raw ones only
+                probabilities=torch.tensor(
+                    [float(row.get("probability", row["confidence"])) for row in rows]
+                ),
                 names=[row["image"] for row in rows],
                 skipped=summary["skipped"],
                 notes=summary["notes"],

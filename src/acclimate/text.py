@@ -31,7 +31,7 @@ Action = Literal["rollback", "stop", "warn", "observe", "off"]
 Keep = Literal["last", "best"]
 Score = Literal["epochs", "end"]
 Speed = Literal["auto", "exact", "max"]
-VerdictWord = Literal["helpful", "neutral", "harmful", "refused"]
+VerdictWord = Literal["helpful", "unclear", "unchanged", "harmful", "refused"]
 
 DEFAULTS = "the recipe's defaults"
 """Where there are no options."""

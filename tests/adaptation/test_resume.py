@@ -118,21 +118,25 @@ def test_killed_again_and_again_it_ends_with_the_same_files(name, uninterrupted,
     check_same(tmp_path, uninterrupted(name))
 
 
-# For `ent`: one image to try the model out, the source pass, the pass before learning, the first
-# epoch, the pass after it, the second epoch, the pass after it, the final predictions.
+# For `ent`: one image to try the model out, the source pass and three views, the pass before
+# learning and three views, the first epoch, the pass after it, the second epoch, the pass after it,
+# three views, the final predictions.
 @pytest.mark.parametrize(
     ("moment", "last"),
     [
         ("trying out", 0),
         ("source pass", 1 + 2),
-        ("start pass", 1 + 1 * BATCHES + 2),
-        ("first batch", 1 + 2 * BATCHES),
-        ("mid epoch", 1 + 2 * BATCHES + 3),
-        ("end of an epoch", 1 + 3 * BATCHES),
-        ("between epochs", 1 + 3 * BATCHES + 3),
-        ("second epoch", 1 + 4 * BATCHES + 2),
-        ("after the last epoch", 1 + 5 * BATCHES + 1),
-        ("final pass", 1 + 6 * BATCHES + 4),
+        ("views of the unadapted model", 1 + 1 * BATCHES + 1),
+        ("start pass", 1 + 4 * BATCHES + 2),
+        ("views at the start", 1 + 5 * BATCHES + 2),
+        ("first batch", 1 + 8 * BATCHES),
+        ("mid epoch", 1 + 8 * BATCHES + 3),
+        ("end of an epoch", 1 + 9 * BATCHES),
+        ("between epochs", 1 + 9 * BATCHES + 3),
+        ("second epoch", 1 + 10 * BATCHES + 2),
+        ("after the last epoch", 1 + 11 * BATCHES + 1),
+        ("views of the adapted model", 1 + 12 * BATCHES + 1),
+        ("final pass", 1 + 15 * BATCHES + 4),
     ],
 )
 def test_killed_once_at_any_moment(moment, last, uninterrupted, tmp_path):
@@ -143,7 +147,7 @@ def test_killed_once_at_any_moment(moment, last, uninterrupted, tmp_path):
 
 
 def test_the_moments_above_are_all_there_are(tmp_path):
-    assert not dies(tmp_path, 1 + 7 * BATCHES, **RUNS["ent"])
+    assert not dies(tmp_path, 1 + 16 * BATCHES, **RUNS["ent"])
 
 
 @pytest.mark.parametrize("name", ["run.json", "checkpoint.safetensors", "summary.json"])
@@ -162,10 +166,10 @@ def test_killed_while_writing(name, uninterrupted, tmp_path, monkeypatch):
 
 
 def test_it_resumes_rather_than_starts_again(tmp_path):
-    last = 1 + 4 * BATCHES + 2  # in the second epoch
+    last = 1 + 10 * BATCHES + 2  # in the second epoch
     assert dies(tmp_path, last)
-    # What is left: the second half of the epoch, the pass after it and the final one.
-    assert not dies(tmp_path, 1 + (BATCHES - 2) + 2 * BATCHES)
+    # What is left: the second half of the epoch, the pass after it, three views and the final one.
+    assert not dies(tmp_path, 1 + (BATCHES - 2) + 5 * BATCHES)
 
 
 def test_a_finished_run_is_only_read(tmp_path):

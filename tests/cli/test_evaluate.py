@@ -120,13 +120,13 @@ def test_adapted_with_forgetting(capfd):
 def test_adapt_to_a_shift_resumes_like_any_run(capfd):
     words = ["adapt", *MODEL, "--images", "clean.npz", "--shift", "cifar/fog:5", "--json"]
     words += ["--recipe", "bn", "--out", "run", "--quiet"]
-    assert main(words) in (0, 3)
+    assert main(words) in (0, 3, 4)
     first = capfd.readouterr().out
-    assert main(words) in (0, 3)
+    assert main(words) in (0, 3, 4)
     assert capfd.readouterr().out == first
     assert json.loads(Path("run/summary.json").read_text())["run"]["shift"] == "cifar/fog:5"
     clean = [word for word in words if not word.startswith(("cifar", "--shift", "run", "--out"))]
-    assert main(clean) in (0, 3)
+    assert main(clean) in (0, 3, 4)
     error = json.loads(capfd.readouterr().out)["error"]
     assert error["before"] < json.loads(first)["error"]["before"]
 

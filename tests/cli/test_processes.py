@@ -40,8 +40,10 @@ def launch(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def predictions(folder: Path) -> tuple[list[str], list[float]]:
-    rows = [line.rsplit(",", 1) for line in (folder / "predictions.csv").read_text().split()[1:]]
-    return [name for name, _ in rows], [float(confidence) for _, confidence in rows]
+    rows = [line.rsplit(",", 2) for line in (folder / "predictions.csv").read_text().split()[1:]]
+    return [name for name, *_ in rows], [
+        float(number) for _, *numbers in rows for number in numbers
+    ]
 
 
 def test_the_command_under_torchrun_gives_what_the_plain_one_gives(

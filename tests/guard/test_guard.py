@@ -74,7 +74,7 @@ def test_each_kind_of_trouble_is_seen_and_undone(options, guard, trouble):
     assert event.action.startswith("went back to step ")
     assert result.history.epochs[-1].after_epoch.images == 400
     assert torch.isfinite(result.confidence).all()
-    assert result.verdict.word in ("helpful", "neutral")
+    assert result.verdict.word in ("helpful", "unchanged")
 
 
 def test_trouble_in_the_last_steps_is_seen_though_they_fill_no_window():
@@ -151,7 +151,7 @@ def test_actions(action):
     assert bool(events) == (action != "off")
     assert all(e.action.startswith(words.get(action, "recorded")) for e in events)
     assert (len(epochs) < 4) == (action in ("rollback", "stop"))
-    expected = {"stop": "refused", "warn": "harmful", "observe": "harmful", "off": "neutral"}
+    expected = {"stop": "refused", "warn": "harmful", "observe": "harmful", "off": "unclear"}
     assert result.verdict.word == expected.get(action, result.verdict.word)
 
 
@@ -201,7 +201,7 @@ def test_the_best_state_is_judged_without_the_trouble_that_came_after_it():
 def test_off_costs_nothing_and_says_that_nothing_was_judged():
     for labels in (None, LABELS):
         result = adapt(guard="off", labels=labels)
-        assert str(result.verdict) == "neutral: the guard was off and judged nothing"
+        assert str(result.verdict) == "unclear: the guard was off and judged nothing"
         assert result.history.start is None
         assert (result.history.source is None) == (labels is None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from acclimate import parallel
 from acclimate._version import __version__
 from acclimate.acceleration import check_speed, choose
+from acclimate.adaptation.auto import AUTO, PATIENCE, make_plan, stored_plan
 from acclimate.adaptation.folder import RunFolder
 from acclimate.adaptation.passes import Passes
 from acclimate.adaptation.run import AdaptationRun
@@ -46,7 +48,7 @@ _WORTH_A_NOTE = 2.0  # seconds
 def adapt(
     model: nn.Module | LoadedModel,
     data: Any,
-    recipe: str | Recipe = "rpl",
+    recipe: str | Recipe = AUTO,
     *,
     options: Mapping[str, Any] | None = None,
     batch_size: int | None = None,
@@ -54,8 +56,9 @@ def adapt(
     preprocessing: Preprocessing | None = None,
     shift: str | Shift | None = None,
     guard: str | Guard = "rollback",
-    keep: Keep = "last",
+    keep: Keep | None = None,
     score: Score = "epochs",
+    estimate: bool = True,
     out: str | Path | None = None,
     checkpoint_every: float = 30.0,
     device: str | torch.device | None = None,
@@ -74,7 +77,9 @@ def adapt(
         data: a folder of images, an ``.npz``/``.npy`` file, ``.tar`` shards, an array, a tensor, a
             Dataset, a DataLoader, or what ``acclimate.data.open_dataset`` gave. Labels found in
             it only score the result; nothing learns from them.
-        recipe: a name (see ``acclimate.list_recipes``) or a Recipe.
+        recipe: "auto" decides from the images which statistics to use and how to learn, and returns
+            the best state by the estimated error; else a name (see ``acclimate.list_recipes``) or a
+            Recipe.
         options: changes to the recipe, ``{"optimizer.lr": 1e-4, "teacher": "epoch", "epochs": 3}``.
         batch_size: images per step; the learning rate follows it linearly.
         labels: true classes, for scoring, when ``data`` does not bring them.
@@ -82,9 +87,12 @@ def adapt(
         shift: a corruption to apply to clean images on the fly, ``"imagenet/fog:3"``.
         guard: what to do when adaptation goes wrong: "rollback", "stop", "warn", "observe", "off",
             or a :class:`Guard` with other thresholds.
-        keep: "last" state, or the "best" epoch by a score that needs no labels.
+        keep: "last" state, or the "best" epoch by the estimated error (by a score that needs no
+            labels, without ``estimate``); "best" for "auto", else "last".
         score: the predictions after all "epochs", or at the "end" alone, which saves a forward
             pass over the images in every epoch but the last.
+        estimate: the error without labels and the temperature of calibrated probabilities; costs
+            ten forward passes over at most 1,000 of the images. Without, the verdict is "unclear".
         out: a folder for checkpoint and result. The same call resumes where it was killed.
         checkpoint_every: seconds between checkpoints.
         device: where to run; CUDA when there is one, else the CPU.
@@ -107,6 +115,8 @@ def adapt(
         module = loaded.model
         if not 0 <= seed < 2**63:
             raise AcclimateError(f"expected a seed >= 0 and < 2**63, got {seed}")
+        auto = recipe == AUTO
+        keep = keep or ("best" if auto else "last")
         if keep not in get_args(Keep):
             raise unknown_name("choice for keep", str(keep), get_args(Keep))
         if score not in get_args(Score):
@@ -115,8 +125,8 @@ def adapt(
             raise AcclimateError("keep='best' chooses among the epochs: it needs score='epochs'")
         check_speed(speed)
         guard = make_guard(guard)
-        chosen = get_recipe(recipe)
-        chosen.with_options(options or {}).check(module)  # before an hour of reading images
+        chosen, given = get_recipe("ent" if auto else recipe), dict(options or {})
+        chosen.with_options(given).check(module)  # before an hour of reading images
         where = choose_device(device)
         images = open_images(
             data,
@@ -128,20 +138,47 @@ def adapt(
             progress=progress and parallel.is_main(),
         )
         notes = _label_notes(images)
-        if isinstance(recipe, str):
-            chosen, tuning = tuned_recipe(
-                chosen, options or {}, model_name=loaded.name, images=len(images)
-            )
-            notes += tuning
+        weights = fingerprint(module.state_dict())
+        module = (module if inplace else copy_model(module)).to(where).eval()
+        class_names = loaded.classes.names if loaded.classes else None
+        # A mistake shows before the folder is claimed.
+        image = _try_out(module, images, class_names, where)
+        tuning: dict[str, Any] = {
+            "model_name": loaded.name,
+            "images": len(images),
+            "model": module,
+            "classes": loaded.class_count,
+        }
+        plan = None
+        if auto:
+            plan = None if out is None else stored_plan(out, weights, images.fingerprint(), given)
+            if plan is None:
+                passes = Passes(
+                    images,
+                    batch_size=_batch_size(chosen.with_options(given), module, images, batch_size),
+                    device=where,
+                    dtype=floating_dtype(module),
+                    show_progress=progress,
+                )
+                plan = make_plan(passes, **tuning, options=given, estimate=estimate, seed=seed)
+            if progress and parallel.is_main():
+                print(plan, file=sys.stderr)
+            chosen = plan.recipe
+            notes += plan.reasons
+        elif isinstance(recipe, str):
+            chosen, tuned = tuned_recipe(chosen, given, **tuning)
+            notes += tuned
         else:  # a Recipe of the user's own is complete
-            chosen = chosen.with_options(options or {})
+            chosen = chosen.with_options(given)
         size = _batch_size(chosen, module, images, batch_size)
         if guard.action != "off":
             warn_of_temperatures(chosen)
         record = RunRecord(
             model=loaded.name,
-            weights=fingerprint(module.state_dict()),
+            weights=weights,
             recipe=chosen,
+            options=given if plan else {},
+            plan=plan.reasons if plan else (),
             images=images.fingerprint(),
             count=len(images),
             shift=str(images.shift) if isinstance(images, ShiftedSource) else None,
@@ -151,6 +188,7 @@ def adapt(
             guard=guard,
             keep=keep,
             score=score,
+            estimate=estimate,
             device=where.type,
             speed=speed,
             versions={
@@ -159,10 +197,6 @@ def adapt(
                 "python": platform.python_version(),
             },
         )
-        module = (module if inplace else copy_model(module)).to(where).eval()
-        class_names = loaded.classes.names if loaded.classes else None
-        # A mistake shows before the folder is claimed.
-        image = _try_out(module, images, class_names, where)
     if parallel.active():
         parallel.same(record.to_dict(), "processes in a group adapt one model to the same images")
     held = None if out is None else RunFolder(out, record, every=checkpoint_every)
@@ -187,6 +221,8 @@ def adapt(
             guard=guard,
             keep=keep,
             score=score,
+            estimate=estimate,
+            patience=PATIENCE if auto else None,
             seed=seed,
             write_checkpoint=folder.write_checkpoint if folder else None,
         )
@@ -208,6 +244,7 @@ def adapt(
             verdict=verdict,
             predictions=predictions.classes,
             confidence=predictions.confidence,
+            probabilities=predictions.probability,
             names=images.names,
             class_names=class_names,
             skipped=len(images.skipped),

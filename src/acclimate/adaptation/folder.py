@@ -74,6 +74,7 @@ class RunFolder:
             write_files({self.path / RECORD: json_writer(record)})
             return
         found = read_object(self.path / RECORD, "versions", hint="; choose another folder")
+        found = {"estimate": True, "options": {}, "plan": [], **found}  # runs of 0.1 have none
         different = [k for k in record if found.get(k) != record[k] and k != "versions"]
         if different:
             key, there, here = first_difference(

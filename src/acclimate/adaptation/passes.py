@@ -72,10 +72,11 @@ class PredictionBuffer:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predicted class and its probability, one per image, on the CPU."""
+    """Predicted class, its probability, raw and calibrated, one per image, on the CPU."""
 
     classes: Tensor
     confidence: Tensor
+    probability: Tensor
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,16 @@ class Passes:
         return None if labels is None else labels.to(self.device)
 
     def batches(
-        self, title: str, *, order: Tensor | None = None, start: int = 0
+        self,
+        title: str,
+        *,
+        order: Tensor | None = None,
+        start: int = 0,
+        shared: bool | None = None,
     ) -> Iterator[Batch]:
-        """Batches on the device, from index ``start`` on."""
+        """Batches on the device, from index ``start`` on; ``shared`` as in the passes, or not."""
         size = self.batch_size
+        shared = self.shared if shared is None else shared
         # Asked for here: the thread that reads does not know whether this one is alone.
         own = partial(parallel.share, of=(parallel.rank(), parallel.world()))
         for batch in tqdm(
@@ -120,18 +127,23 @@ class Passes:
                 order=order,
                 device=self.device,
                 start=start,
-                part=own if self.shared else None,
+                part=own if shared else None,
                 resident=self._resident,
             ),
             desc=title,
             initial=start,
-            total=batch_count(len(self.images), size),
+            total=batch_count(len(self.images) if order is None else len(order), size),
             disable=not (self.show_progress and parallel.is_main()),
             delay=0.5,
             leave=False,
             unit="batch",
         ):
             yield replace(batch, images=batch.images.to(self.dtype))
+
+    def sample(self, title: str, order: Tensor) -> Iterator[Tensor]:
+        """Model input for some images, all of it in every process of a group."""
+        for batch in self.batches(title, order=order, shared=False):
+            yield batch.images
 
     def whole(self, logits: Tensor, batch: Batch) -> Tensor:
         """The logits of the whole batch, given those of this process's part."""
@@ -161,21 +173,26 @@ class Passes:
         *,
         source: Tensor,
         order: Tensor | None = None,
+        temperature: float = 1.0,
     ) -> tuple[Predictions, Scores]:
         """Predictions for all images and their scores, ``source`` being the source model's classes.
 
-        All of it stays on the device to the end of the pass: no batch waits for the one before.
+        ``temperature`` divides the logits for calibrated probabilities. All of it stays on the
+        device to the end of the pass: no batch waits for the one before.
         """
         tally, source = Tally(), source.to(self.device)
         classes = torch.zeros(len(self.images), dtype=torch.int64, device=self.device)
         confidence = torch.zeros(len(self.images), device=self.device)
+        probability = torch.zeros_like(confidence)
 
         def score(logits: Tensor, rows: Tensor) -> None:
             confidence[rows] = logits.float().softmax(dim=1).amax(dim=1)
+            probability[rows] = (logits.float() / temperature).softmax(dim=1).amax(dim=1)
             classes[rows] = self.score(tally, logits, rows, source=source)
 
         buffer = PredictionBuffer(score)
         for batch in self.batches(title, order=order):
             buffer.add(self.whole(forward(batch), batch), batch.rows)
         buffer.flush()
-        return Predictions(classes.cpu(), confidence.cpu()), tally.scores()
+        found = Predictions(classes.cpu(), confidence.cpu(), probability.cpu())
+        return found, tally.scores()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from acclimate.adaptation.passes import Passes, PredictionBuffer, Predictions
 from acclimate.checkpoint import fingerprint
 from acclimate.data import Batch, batch_count, epoch_order
 from acclimate.errors import AcclimateWarning
+from acclimate.guard.estimate import Interval, estimate_change, estimate_error
+from acclimate.guard.evidence import Evidence, observe
 from acclimate.guard.guard import Guard, Watch, drift
 from acclimate.guard.history import EpochRecord, Event, History
 from acclimate.guard.verdict import Verdict, judge, label_free_score
@@ -32,6 +34,9 @@ __all__ = ["AdaptationRun"]
 EVALUATION = -1
 """The epoch whose shuffled order all evaluation passes share."""
 
+OBSERVED = 1000
+"""So many of the images are looked at in several views, for the estimates."""
+
 
 @dataclass
 class Progress:
@@ -44,7 +49,6 @@ class Progress:
     best_epoch: int = 0
     best: dict[str, Tensor] = field(default_factory=dict)
     source_classes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    source_confidence: Tensor = field(default_factory=lambda: torch.zeros(0))
 
 
 class AdaptationRun:
@@ -58,11 +62,13 @@ class AdaptationRun:
         guard: Guard,
         keep: Keep,
         score: Score = "epochs",
+        estimate: bool = True,
+        patience: int | None = None,
         seed: int,
         write_checkpoint: Callable[[Callable[[], State]], None] | None = None,
     ) -> None:
         self.learner, self.passes, self.guard, self.keep = learner, passes, guard, keep
-        self.score, self.seed = score, seed
+        self.score, self.estimate, self.patience, self.seed = score, estimate, patience, seed
         self._write_checkpoint = write_checkpoint
         self.history = History()
         self.progress = Progress()
@@ -72,6 +78,7 @@ class AdaptationRun:
         self._source = self.progress.source_classes  # on the device while an epoch runs
         self._pool: StatisticsPool | None = None
         self._batch_classes: Tensor | None = None
+        self._seen: dict[str, Evidence] = {}
 
     # What a checkpoint holds.
 
@@ -81,6 +88,8 @@ class AdaptationRun:
         for name in ("progress", "watch", "tally"):
             tensors |= {f"{name}/{k}": v for k, v in pack(getattr(self, name)).items()}
         tensors |= {f"answers/{k}": v for k, v in self._buffer.pack().items()}
+        for name, evidence in self._seen.items():
+            tensors |= {f"seen/{name}/{k}": v for k, v in pack(evidence).items()}
         acceleration = asdict(self.learner.network.acceleration)
         return tensors, {"history": self.history.to_dict(), "acceleration": acceleration}
 
@@ -90,6 +99,10 @@ class AdaptationRun:
         for name in ("progress", "watch", "tally"):
             unpack(getattr(self, name), under(f"{name}/", tensors))
         self._buffer.unpack(under("answers/", tensors), self.passes.device)
+        for name in ("unadapted", "start"):
+            if evidence := under(f"seen/{name}/", tensors):
+                classes = int(evidence.pop("classes"))
+                self._seen[name] = Evidence(classes=classes, **evidence)
         self.history = History.from_dict(record["history"])
         # The same acceleration to the end, even if another would be faster today.
         self.learner.network.accelerate(Acceleration(**record["acceleration"]), verified=True)
@@ -105,6 +118,7 @@ class AdaptationRun:
         labelled = self.passes.images.labels is not None
         if self.history.source is None and (self._compares or labelled):
             self._source_pass()
+        self._unadapted()
         if not self.watch.older:
             self._settle()
         if self.learner.recipe.steps:
@@ -126,7 +140,6 @@ class AdaptationRun:
             "source model", lambda batch: self.learner.source_forward(batch.images).logits
         )
         self.progress.source_classes = predictions.classes
-        self.progress.source_confidence = predictions.confidence
         self._checkpoint()
 
     def _settle(self) -> None:
@@ -152,6 +165,9 @@ class AdaptationRun:
         assert source is not None
         assert start.agreement is not None
         self._record_start(start)
+        if self._pool is not None:  # learning is judged apart from new statistics
+            self._remember("start", self._exported("new statistics"))
+        self._note_if_best(0, start)
         self.watch.start(
             self.learner,
             reference=max(start.diversity, source.diversity),
@@ -163,6 +179,42 @@ class AdaptationRun:
         self.history.start = scores
         if self._pool is not None:
             self.history.statistics_shift = self.learner.statistics.distances(self._pool)
+
+    @property
+    def _by_estimate(self) -> bool:
+        """Whether the best state is chosen by the estimated error: the plain model's."""
+        return self.keep == "best" and self.estimate and self.learner.recipe.exports
+
+    def _unadapted(self) -> Evidence | None:
+        """What the unadapted model predicts for some of the images, seen in several ways."""
+        if "unadapted" not in self._seen:
+            self._remember(
+                "unadapted", self._observe("unadapted model, in several views", self._source_logits)
+            )
+        return self._seen.get("unadapted")
+
+    def _remember(self, name: str, evidence: Evidence | None) -> None:
+        if evidence is not None:
+            self._seen[name] = evidence
+
+    def _exported(self, title: str) -> Evidence | None:
+        """The same of the plain model that would be returned now."""
+        statistics = self.learner.statistics
+        if not self.learner.recipe.exports:
+            return None
+        own = statistics.buffers()
+        statistics.release()
+        if self._pool is not None:
+            statistics.write(self._pool, weight=self._export_weight)
+        try:
+            return self._observe(f"{title}, in several views", self.learner.forward_plain)
+        finally:
+            statistics.load_buffers(own)
+
+    @property
+    def _export_weight(self) -> float:
+        """How much of the plain model's statistics are those of the images."""
+        return self.learner.recipe.normalization.export_weight(self.learner.batch_size)
 
     def _epoch(self) -> None:
         learner, progress = self.learner, self.progress
@@ -226,8 +278,10 @@ class AdaptationRun:
         if last and self.watch.steps:
             self._check()  # the last steps do not fill a window
         after = None
+        change = None
         if self.score == "epochs" or last or progress.stopped:
             after = self._score_epoch(progress.epoch)
+            change = self._note_if_best(progress.epoch, after)
         else:
             self._pool = self._batch_classes = None  # those of the start are too old to be returned
         self.history.epochs.append(
@@ -236,22 +290,38 @@ class AdaptationRun:
                 before_update=before,
                 after_epoch=after,
                 drift=drift(self.learner),
+                estimated_change=change,
             )
         )
+        if self.patience and progress.epoch - progress.best_epoch >= self.patience:
+            progress.stopped = True
         self._checkpoint()
 
     def _score_epoch(self, epoch: int) -> Scores:
-        """Score the present state without labels; remember it if it is the best so far."""
-        # Statistics are gathered where they may be used: at the start for the verdict, and at the
-        # end for the model returned.
-        edge = epoch in (0, self.learner.recipe.epochs)
-        scores = self._batch_statistics_pass(f"after epoch {epoch}", gather=edge)
-        if self.keep == "best" and drift(self.learner) <= self.guard.max_drift:
-            progress, score = self.progress, label_free_score(scores)
-            if score > progress.best_score:
-                progress.best_score, progress.best_epoch = score, epoch
-                progress.best = self.learner.snapshot(optimizer=False)
-        return scores
+        """Score the present state without labels."""
+        # Statistics are gathered where they may be used: at the start for the verdict, at the end
+        # for the model returned, and wherever a plain model is looked at.
+        gather = self._by_estimate or epoch in (0, self.learner.recipe.epochs)
+        return self._batch_statistics_pass(f"after epoch {epoch}", gather=gather)
+
+    def _note_if_best(self, epoch: int, scores: Scores) -> Interval | None:
+        """Keep the present state if it is the best so far; by how much learning changed the error.
+
+        By the estimated error, where the plain model is what counts and shows it; else by a score.
+        A state that drifted far is never the best.
+        """
+        if self.keep != "best":
+            return None
+        score, change = label_free_score(scores), None
+        if self._by_estimate and (start := self._seen.get("start") or self._unadapted()):
+            now = self._exported(f"after epoch {epoch}") if epoch else start
+            change = None if now is None else estimate_change("learning", start, now)
+            score = 0.0 if change is None else -change.value
+        progress = self.progress
+        if score > progress.best_score and drift(self.learner) <= self.guard.max_drift:
+            progress.best_score, progress.best_epoch = score, epoch
+            progress.best = self.learner.snapshot(optimizer=False)
+        return change if epoch else None
 
     def _restore_best(self) -> None:
         self.history.kept_epoch = self.progress.best_epoch
@@ -275,7 +345,6 @@ class AdaptationRun:
     def _finish(self) -> tuple[Predictions, Verdict]:
         learner, statistics = self.learner, self.learner.statistics
         learns = learner.recipe.steps
-        weight = learner.recipe.normalization.export_weight(learner.batch_size)
         # Episodes keep nothing: there is no state whose statistics could be returned.
         keeps = learner.recipe.episode is None
         adapts_statistics = bool(
@@ -287,45 +356,94 @@ class AdaptationRun:
             if not learns:
                 self._record_start(scores)
         source_buffers = statistics.buffers()
+        before = self._unadapted()
 
         def write_statistics() -> None:
-            if weight and self._pool is not None:
-                statistics.write(self._pool, weight=weight)
+            if self._export_weight and self._pool is not None:
+                statistics.write(self._pool, weight=self._export_weight)
 
-        predictions = self._final_predictions(write_statistics)
+        predictions = self._final_predictions(write_statistics, before)
         if self._batch_classes is not None:
             gap = (predictions.classes != self._batch_classes).double().mean()
             self.history.statistics_gap = float(gap)
         if self.guard.action == "off":
-            return predictions, Verdict("neutral", "the guard was off and judged nothing")
+            return predictions, Verdict("unclear", "the guard was off and judged nothing")
         verdict = judge(self.history, went_wrong=self._unmended())
-        if self.progress.stopped and verdict.word in ("helpful", "neutral"):
+        if self.progress.stopped and self.history.events and verdict.word != "harmful":
             stopped = f"learning stopped at step {self.history.events[-1].step}"
-            verdict = Verdict(verdict.word, f"{verdict.reason}; {stopped}")
-        if verdict.word == "harmful" and self.guard.acts:
+            verdict = replace(verdict, reason=f"{verdict.reason}; {stopped}")
+        if self.guard.acts and not verdict.returns_adapted:
             learner.restore_source()
             remove_adapters(learner.model)
             statistics.load_buffers(source_buffers)
-            self.history.final = self.history.source
             self.history.statistics_gap = None  # it was of the model that is not returned
-            predictions = Predictions(self.progress.source_classes, self.progress.source_confidence)
-            verdict = Verdict("refused", f"{verdict.reason}; the source model is returned")
+            estimate = self.history.estimate
+            predictions = self._plain_predictions(before, estimate.before if estimate else None)
+            verdict = verdict.with_source_returned()
         return predictions, verdict
 
-    def _final_predictions(self, write_statistics: Callable[[], None]) -> Predictions:
+    def _source_logits(self, images: Tensor) -> Tensor:
+        return self.learner.source_forward(images).logits
+
+    def _observe(self, title: str, forward: Callable[[Tensor], Tensor]) -> Evidence | None:
+        """What a model predicts for some of the images, seen in several ways."""
+        if not (self.estimate and self._compares) or self.learner.recipe.episode is not None:
+            return None  # an episode learns from each view anew
+        return observe(forward, self.passes.sample(title, self._order(EVALUATION)[:OBSERVED]))
+
+    def _final_predictions(
+        self, write_statistics: Callable[[], None], before: Evidence | None
+    ) -> Predictions:
         """Those of the model returned, or of the recipe where no plain model has them."""
-        learner = self.learner
+        learner, after = self.learner, None
+        title = "adapted model, in several views"
         if learner.recipe.exports:
             write_statistics()
             learner.release()
-            predictions, self.history.final = self._pass(
-                "predictions", lambda batch: learner.forward_plain(batch.images)
-            )
-        else:  # in the order of the images, which may carry information
-            predictions, self.history.final = self._pass("predictions", self._predict)
-            write_statistics()  # not before: the recipe mixes the batch's with the source's
-            learner.release()
+            after = self._observe(title, learner.forward_plain)
+            return self._plain_predictions(after, self._estimate(before, after))
+        if not parallel.active():
+            after = self._observe(title, learner.predict)
+        # In the order of the images, which may carry information.
+        predictions, self.history.final = self._pass(
+            "predictions",
+            self._predict,
+            temperature=self._temperature(after, self._estimate(before, after)),
+        )
+        write_statistics()  # not before: the recipe mixes the batch's with the source's
+        learner.release()
         return predictions
+
+    def _plain_predictions(self, seen: Evidence | None, error: Interval | None) -> Predictions:
+        """Those of the plain model that is returned."""
+        predictions, self.history.final = self._pass(
+            "predictions",
+            lambda batch: self.learner.forward_plain(batch.images),
+            temperature=self._temperature(seen, error),
+        )
+        return predictions
+
+    def _estimate(self, before: Evidence | None, after: Evidence | None) -> Interval | None:
+        """The error of the adapted model; its change is remembered."""
+        if before is None or after is None:
+            return None
+        estimate = estimate_error(
+            before,
+            after,
+            between=self._seen.get("start"),
+            learnt=self.learner.steps > 0,
+            shift=self.history.statistics_shift,
+        )
+        self.history.estimate = estimate
+        return None if estimate is None else estimate.after
+
+    def _temperature(self, seen: Evidence | None, error: Interval | None) -> float:
+        """That of calibrated probabilities, by the estimated error; remembered."""
+        found = None
+        if seen is not None and error is not None:
+            found = seen.temperature(1 - error.value / 100)
+        self.history.temperature = found
+        return found or 1.0
 
     def _unmended(self) -> str | None:
         """Trouble from before the state that is returned, in words: nothing undid it."""
@@ -339,7 +457,18 @@ class AdaptationRun:
         return epoch_order(len(self.passes.images), seed=self.seed, epoch=epoch)
 
     def _pass(
-        self, title: str, forward: Callable[[Batch], Tensor], *, shuffled: bool = False
+        self,
+        title: str,
+        forward: Callable[[Batch], Tensor],
+        *,
+        shuffled: bool = False,
+        temperature: float = 1.0,
     ) -> tuple[Predictions, Scores]:
         order = self._order(EVALUATION) if shuffled else None
-        return self.passes.predict(title, forward, source=self.progress.source_classes, order=order)
+        return self.passes.predict(
+            title,
+            forward,
+            source=self.progress.source_classes,
+            order=order,
+            temperature=temperature,
+        )

@@ -206,7 +206,12 @@ def _changed_recipe(result: Result, model: LoadedModel, images: int) -> tuple[st
     if then is None or not job.recipe.startswith("py:"):
         return "", ""
     recipe, _ = tuned_recipe(
-        get_recipe(job.recipe), dict(job.options), model_name=model.name, images=images
+        get_recipe(job.recipe),
+        dict(job.options),
+        model_name=model.name,
+        images=images,
+        model=model.model,
+        classes=model.class_count,
     )
     now = plain(recipe.to_dict())
     if then == now:

@@ -193,6 +193,7 @@ def forgetting(
             batch_size=batch_size,
             device=device,
             guard="off",
+            estimate=False,
             progress=progress,
         ).model
     after = evaluate(

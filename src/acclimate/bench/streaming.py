@@ -130,6 +130,8 @@ def streamed_record(
         options,
         model_name=loaded.name,
         images=len(met.images.sources[0]),  # how many shifts will follow is not known beforehand
+        model=loaded.model,
+        classes=loaded.class_count,
     )
     size = min(setting.batch_size or batch_size or recipe.batch_size, len(met.images))
     stream = Stream(

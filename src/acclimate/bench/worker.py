@@ -311,6 +311,7 @@ class Worker:
                 options=dict(job.options),
                 batch_size=size,
                 score=self.score,
+                estimate=False,  # labels tell
                 guard="observe",  # collapse has to show in a table, not be mended
                 device=self.device,
                 seed=job.seed,
@@ -386,6 +387,11 @@ def _batch_size(job: Job, loaded: LoadedModel, images: int) -> int:
     if job.recipe == UNADAPTED and job.setting is None:
         return _EVALUATED_AT_ONCE
     recipe, _ = tuned_recipe(
-        get_recipe(job.recipe), dict(job.options), model_name=loaded.name, images=images
+        get_recipe(job.recipe),
+        dict(job.options),
+        model_name=loaded.name,
+        images=images,
+        model=loaded.model,
+        classes=loaded.class_count,
     )
     return min(recipe.batch_size, images)

@@ -39,7 +39,7 @@ Adapt a trained classifier to unlabelled images.
 
 Without --model and --images it runs a small example: handwritten digits in
 fog. Exit status: 0; 2 for a mistake in the call; 3 when the guard refused the
-adapted model.
+adapted model; 4 when it is unclear whether adaptation helped.
 
 examples:
   acclimate adapt
@@ -50,7 +50,7 @@ examples:
       --set normalization=source
 """
 
-REFUSED = 3
+REFUSED, UNCLEAR = 3, 4
 EPOCHS_SHOWN = 10
 EVENTS_SHOWN = 5
 EPOCH_HEADER = (
@@ -75,11 +75,15 @@ def add_parser(commands: Any) -> None:
     )
     add_model(groups)
     add_images(groups, many=False)
-    add_recipe(groups, default="rpl")
+    add_recipe(groups, default="auto, which decides by the images")
     add = groups.method.add_argument
     add("--batch-size", type=int, metavar="N", help="images per step; the learning rate follows")
     add("--guard", choices=get_args(Action), help="when adaptation harms (default: rollback)")
-    add("--keep", choices=get_args(Keep), help="which state to return (default: last)")
+    add(
+        "--keep",
+        choices=get_args(Keep),
+        help="which state to return (auto: best, else last)",
+    )
     add = groups.output.add_argument
     add("--out", metavar="DIR", help="write checkpoint, history, predictions.csv and summary there")
     add_json(groups)
@@ -106,10 +110,12 @@ def _adapt(args: argparse.Namespace) -> int:
         missing = "--model SPEC" if args.model is None else "--images PATH"
         raise AcclimateError(f"expected both --model and --images; add {missing}")
     from acclimate.adaptation.adapt import adapt
+    from acclimate.adaptation.auto import AUTO
     from acclimate.methods.registry import get_recipe
 
-    options = parse_assignments(assignments(args))
-    get_recipe(args.recipe or "rpl", options)  # a typo shows before a model is loaded
+    options, recipe = parse_assignments(assignments(args)), args.recipe or AUTO
+    if recipe != AUTO:
+        get_recipe(recipe, options)  # a typo shows before a model is loaded
     check_source(args)
     # What a user's own model prints must not get between us and whoever reads the JSON.
     with redirect_stdout(sys.stderr) if args.json else nullcontext():
@@ -120,12 +126,12 @@ def _adapt(args: argparse.Namespace) -> int:
         result = adapt(
             loaded,
             data,
-            args.recipe or "rpl",
+            recipe,
             options=options,
             batch_size=args.batch_size,
             shift=shift,
             guard=args.guard or "rollback",
-            keep=args.keep or "last",
+            keep=args.keep,
             score=args.score or "epochs",
             out=args.out,
             device=args.device,
@@ -136,15 +142,18 @@ def _adapt(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"model": loaded.name, **result.summary()}))
     else:
-        print(_summary(result, loaded, args.out))
-    return REFUSED if result.verdict.word == "refused" else 0
+        print(_summary(result, loaded, args.out, plan_shown=not args.quiet))
+    return {"refused": REFUSED, "unclear": UNCLEAR}.get(result.verdict.word, 0)
 
 
-def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> str:
+def _summary(
+    result: AdaptationResult, loaded: LoadedModel, out: str | None, *, plan_shown: bool
+) -> str:
     from acclimate.result import HISTORY, MODEL, PREDICTIONS, SUMMARY
 
     history = result.history
-    lines = [f"note: {note}" for note in result.notes]
+    shown = result.record.plan if plan_shown else ()
+    lines = [f"note: {note}" for note in result.notes if note not in shown]
     if history.epochs:
         rows, half = [_row(record) for record in history.epochs], EPOCHS_SHOWN // 2
         if len(rows) > EPOCHS_SHOWN:  # history.json has them all
@@ -156,6 +165,12 @@ def _summary(result: AdaptationResult, loaded: LoadedModel, out: str | None) -> 
     if history.final is not None and result.error_after is not None:
         errors = f"{_percent(result.error_before)} % unadapted -> {_percent(result.error_after)} %"
         lines.append(f"error {errors} ({history.final.labelled:,} labelled images)")
+    if result.temperature is not None:
+        calibrated = float(result.probabilities.mean())
+        lines.append(
+            f"mean confidence {float(result.confidence.mean()):.2f}, calibrated {calibrated:.2f} "
+            f"(temperature {result.temperature:.2f})"
+        )
     if history.kept_epoch is not None:
         kept = f"the state after epoch {history.kept_epoch}"
         lines.append(f"kept: {kept if history.kept_epoch else 'the unadapted state'}")

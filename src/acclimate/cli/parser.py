@@ -9,6 +9,7 @@ from acclimate.cli import (
     adapt,
     bench,
     corrupt,
+    drift,
     evaluate,
     listing,
     pretrain,
@@ -38,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-V", "--version", action="version", version=f"acclimate {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (adapt, evaluate, bench, tune, results, report, reproduce):
+    for command in (adapt, drift, evaluate, bench, tune, results, report, reproduce):
         command.add_parser(commands)
     for command in (listing, show, corrupt, pretrain, theory):
         command.add_parser(commands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from acclimate.guard.estimate import ErrorEstimate, Interval
 from acclimate.metrics import Scores
 from acclimate.text import counted
 
@@ -29,13 +30,15 @@ class EpochRecord:
 
     ``before_update`` are the online predictions, each made before learning from its image;
     ``after_epoch`` come from a pass over all images with the parameters the epoch ended with.
-    ``drift`` is how far the parameters moved from the source, relative to their norm.
+    ``drift`` is how far the parameters moved from the source, relative to their norm;
+    ``estimated_change`` what learning changed the error by so far, in points, where estimated.
     """
 
     epoch: int
     before_update: Scores
     after_epoch: Scores | None
     drift: float
+    estimated_change: Interval | None = None
 
 
 @dataclass
@@ -49,6 +52,9 @@ class History:
     by image) predicts another class than the same parameters with the recipe's batch statistics.
     ``statistics_shift`` is how far the images' statistics are from the source's, layer by layer, in
     units of the source's standard deviation.
+
+    ``estimate`` is the error without labels, before and after adaptation, ``temperature`` what the
+    returned model's logits are divided by for calibrated probabilities; None where not estimated.
     """
 
     source: Scores | None = None
@@ -59,6 +65,8 @@ class History:
     statistics_gap: float | None = None
     statistics_shift: list[float] = field(default_factory=list)
     kept_epoch: int | None = None
+    estimate: ErrorEstimate | None = None
+    temperature: float | None = None
 
     def describe(self) -> str:
         """One line.
@@ -92,6 +100,8 @@ class History:
 
         values = dict(plain)
         values |= {name: scores(plain[name]) for name in ("source", "start", "final")}
+        if plain.get("estimate") is not None:
+            values["estimate"] = ErrorEstimate.from_dict(plain["estimate"])
         values["events"] = [Event(**event) for event in plain["events"]]
         values["epochs"] = [
             EpochRecord(
@@ -99,6 +109,9 @@ class History:
                 before_update=Scores.from_dict(record["before_update"]),
                 after_epoch=scores(record["after_epoch"]),
                 drift=record["drift"],
+                estimated_change=Interval(**change)
+                if (change := record.get("estimated_change"))
+                else None,
             )
             for record in plain["epochs"]
         ]

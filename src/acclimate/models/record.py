@@ -14,6 +14,7 @@ from acclimate.data.labels import ClassList
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.models.layers import norm_layers
+from acclimate.models.outputs import classifier_weight
 from acclimate.reading import parse_json
 
 __all__ = ["LoadedModel", "Metadata", "model_metadata", "read_metadata"]
@@ -43,6 +44,20 @@ class LoadedModel:
     preprocessing: Preprocessing | None = None
     classes: ClassList | None = field(default=None, repr=False)
     source: str = "as made"
+
+    @property
+    def class_count(self) -> int | None:
+        """How many classes it predicts, None where neither record nor last layer tells.
+
+        >>> LoadedModel(name="py:mine:net", model=nn.Linear(2, 3)).class_count
+        3
+        """
+        if self.classes is not None:
+            return len(self.classes)
+        try:
+            return len(classifier_weight(self.model))
+        except AcclimateError:
+            return None
 
     def describe(self) -> str:
         """A few lines a person can check before anything is adapted."""
