@@ -28,8 +28,6 @@ import numpy as np
 import acclimate
 from acclimate.data import Preprocessing
 from acclimate.data.corruptions import corrupt
-from acclimate.guard.history import History
-from acclimate.guard.verdict import judge
 from acclimate.metrics.scores import information_maximization
 from acclimate.models import LoadedModel, fill, load_weights
 from acclimate.models.networks.wide_resnet import WideResNet
@@ -231,37 +229,6 @@ def scores_table(rows: list[Row]) -> str:
     return Table(lines, header).markdown()
 
 
-def verdicts_table(rows: list[Row]) -> str:
-    """The verdict on the new statistics alone, against the truth (one row per case)."""
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-    seen = set()
-    for row in rows:
-        case = row["case"]
-        key = json.dumps(
-            [case[k] for k in ("model", "split", "shift", "severity", "target", "limit")]
-        )
-        if key in seen:
-            continue
-        seen.add(key)
-        plain = {**row["history"], "events": [], "epochs": [], "final": row["history"]["start"]}
-        for name in ("source", "start", "final"):
-            plain[name] = {**plain[name], "class_counts": [0] * 10}  # ten classes in both cases
-        history = History.from_dict(plain)
-        assert history.source is not None
-        assert history.start is not None
-        assert history.source.error is not None
-        assert history.start.error is not None
-        change = history.start.error - history.source.error
-        truth = "better" if change < -1 else "worse" if change > 1 else "within 1 point"
-        counts[truth, judge(history).word] += 1
-    words = ("helpful", "neutral", "harmful")
-    lines = [
-        [truth, *(str(counts[truth, word]) for word in words)]
-        for truth in ("better", "within 1 point", "worse")
-    ]
-    return Table(lines, ["error with new statistics is", *words]).markdown()
-
-
 def _text(path: Path) -> str:
     return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
 
@@ -280,8 +247,6 @@ def report(paths: list[Path]) -> str:
             rates_table(chosen),
             "Which state a label-free score picks (points of error):",
             scores_table(chosen),
-            "The verdict on new statistics:",
-            verdicts_table(chosen),
         ]
     return "\n\n".join(parts) + "\n"
 
