@@ -58,6 +58,7 @@ def test_the_numbers_are_those_of_adapt(worker, roots):
         guard="observe",
         device="cpu",
         seed=3,
+        estimate=False,  # a benchmark has labels
         progress=False,
     )
     history, record = alone.history, result.record.to_dict()

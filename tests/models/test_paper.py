@@ -17,7 +17,7 @@ from acclimate.errors import AcclimateError
 from acclimate.models import list_models, load, paper
 from acclimate.models.libraries import import_torchvision
 from acclimate.models.loading import outline
-from acclimate.models.paper import PaperModel, find_record, paper_names, preset_name
+from acclimate.models.paper import PaperModel, find_record, paper_names
 from acclimate.presets import find_preset
 
 if importlib.util.find_spec("timm") is None:
@@ -108,9 +108,9 @@ def test_timm_records_are_for_the_published_files() -> None:
 
 def test_presets_are_found_under_the_name_of_the_record() -> None:
     for record in RECORDS:
-        found = find_preset("rpl", model_name=preset_name(f"paper:{record.name}"))
+        found = find_preset("rpl", model_name=f"paper:{record.name}")
         assert (found is None) == (record.preset is None), record.name
-    ig = find_preset("rpl", model_name=preset_name("paper:resnext101-ig-wsl"))
+    ig = find_preset("rpl", model_name="paper:resnext101-ig-wsl")
     assert ig is not None
     assert (ig.lr, ig.epochs) == (2.5e-3, 2)
 
