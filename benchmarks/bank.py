@@ -57,16 +57,6 @@ from acclimate.models.outputs import find_classifier, logits_of
 BATCH = 64
 RATES = {"batch": (1e-3, 1e-2, 1e-1), "mixture": (1e-2,), "source": (1e-4, 1e-3, 1e-2)}
 """By the statistics, of batches of 64 images, SGD with momentum 0.9."""
-LEAN: dict[str, dict[str, tuple[float, ...]]] = {
-    "resnet50": {"batch": (), "source": ()},
-    "efficientnet-lite0": {"batch": (1e-1,), "source": (1e-2,)},
-    "cifar": {"batch": (1e-1, 3e-1), "source": (1e-2,)},
-}
-"""What ``--lean`` runs over so many images: ``ent``, or ``rpl`` with the source's statistics.
-
-For machines without a GPU; the rates are high so that a few steps learn as much as many would.
-"""
-LEAN_SEEN = {"imagenet": 1024, "cifar": 1536}
 TEMPERATURES = tuple(np.geomspace(0.35, 6.0, 25).round(4))
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000)
 MIXED_SHARE = 0.65
@@ -502,21 +492,18 @@ def scaled(logits: Tensor, right: Tensor) -> dict[str, list[float]]:
     return found
 
 
-def treatments(model: nn.Module, *, lean: str | None = None) -> Iterator[tuple[str, str, float]]:
-    """Statistics, recipe and rate; the few ones of a kind of model where ``lean`` names it."""
-    known = LEAN[lean] if lean else RATES
-    if not batch_norm_layers(model):
-        known = {"source": known["source"]}
+def treatments(model: nn.Module, *, learning: bool) -> Iterator[tuple[str, str, float]]:
+    """Statistics, recipe and rate."""
+    known = RATES if batch_norm_layers(model) else {"source": RATES["source"]}
     for statistics, rates in known.items():
         if statistics != "source":
             yield statistics, "bn", 0.0
-        recipes = {"source": ("rpl",), "batch": ("ent",)} if lean else {"mixture": ("ent",)}
-        for rate in rates:
-            for recipe in recipes.get(statistics, ("ent", "rpl")):
-                yield statistics, recipe, rate
+        if learning:
+            recipes = ("ent",) if statistics == "mixture" else ("ent", "rpl")
+            yield from ((statistics, recipe, rate) for rate in rates for recipe in recipes)
 
 
-def run_case(bank: Bank, case: Case, *, lean: bool) -> list[dict[str, Any]]:
+def run_case(bank: Bank, case: Case, *, learning: bool) -> list[dict[str, Any]]:
     """The states of a case."""
     KEPT.clear()
     images, labels = bank.of(case)
@@ -526,10 +513,8 @@ def run_case(bank: Bank, case: Case, *, lean: bool) -> list[dict[str, Any]]:
     states = [{"statistics": "source", "recipe": "none", "rate": 0.0, "seen": 0, **row}]
     start = unadapted
     n = len(images)
-    kind = MODELS[case.model][1]
-    treated = case.model if case.model in LEAN else kind
-    most = LEAN_SEEN[kind] if lean else min(10 * n, max(3 * n, 2000))
-    for statistics, recipe, rate in treatments(source, lean=treated if lean else None):
+    most = min(10 * n, max(3 * n, 2000))
+    for statistics, recipe, rate in treatments(source, learning=learning):
         learner = learner_of(loaded, statistics, recipe, rate, bank.device, n)
         seen = 0
         while recipe != "bn" and seen < most:
@@ -655,7 +640,7 @@ def run(args: argparse.Namespace) -> None:
             print(f"{len(left) - number + 1} cases are left: run again to continue")
             return
         at = time.monotonic()
-        states = run_case(bank, case, lean=args.lean)
+        states = run_case(bank, case, learning=not args.statistics)
         if args.logits:
             args.logits.mkdir(exist_ok=True)
             named = {
@@ -688,7 +673,7 @@ def main() -> None:
     one.add_argument("--shuffle", action="store_true", help="take the cases in mixed order")
     one.add_argument("--seconds", type=float, default=1e9)
     one.add_argument("--device")
-    one.add_argument("--lean", action="store_true", help="few treatments, on few images")
+    one.add_argument("--statistics", action="store_true", help="learn nothing (without a GPU)")
     one.add_argument("--most-images", type=int, help="no case of more images than this")
     one.add_argument("--logits", type=Path, help="a folder for the logits that signals come from")
     one.set_defaults(call=run)

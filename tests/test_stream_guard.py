@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from acclimate.data.digits import digits
 from acclimate.errors import AcclimateWarning
+from acclimate.guard.evidence import PASSES
 from acclimate.guard.guard import Guard
+from acclimate.models import load
 from acclimate.stream import PATIENCE, Stream
 from nets import bn_net, images, same_tensors, snapshot
 
@@ -73,13 +77,72 @@ def test_stop_keeps_the_state_and_learns_no_more() -> None:
     assert not same_tensors(snapshot(stream.model), snapshot(bn_net()))
 
 
-def test_a_sane_stream_is_left_alone_and_pays_one_source_pass_per_check() -> None:
+def test_a_sane_stream_is_left_alone() -> None:
     guarded = Stream(bn_net(), "ent", options={"optimizer.lr": 1e-3}, guard=Guard(check_every=4))
     alone = Stream(bn_net(), "ent", options={"optimizer.lr": 1e-3}, guard="off")
     for x in BATCHES[:8]:
         assert torch.equal(guarded(x), alone(x))
     assert guarded.events == []
-    assert (guarded.learner.forwards, alone.learner.forwards) == (8 + 2, 8)
+
+
+def test_a_check_costs_a_source_pass_and_what_it_takes_to_compare_both_models() -> None:
+    stream = Stream(bn_net(), "ent", options={"optimizer.lr": 1e-3}, guard=Guard(check_every=4))
+    counts = [0]
+    for seed in range(10):
+        stream(images(64, seed=seed))
+        counts.append(stream.learner.forwards)
+    comparison, source = 2 * PASSES, 1
+    spent = torch.tensor(counts).diff().tolist()
+    assert spent[0] == 1 + comparison  # the first batch is compared
+    assert spent[1:] == [1, 1, 1 + source, 1 + comparison] * 2 + [1]
+
+
+CLEAN, LABELS = digits("held-out")
+FOGGY, _ = digits("held-out", shifted=True)
+
+
+@pytest.mark.parametrize("recipe", ["bn", "ent"])
+def test_where_adapting_does_harm_the_unadapted_model_answers(recipe: str) -> None:
+    net, ones = load("acclimate:digits"), CLEAN[LABELS == 1]
+    stream = Stream(net, recipe)
+    with pytest.warns(AcclimateWarning, match="does harm: estimated error .* unadapted model ans"):
+        predicted = [stream(part).argmax(dim=1) for part in (ones[:50], ones[50:])]
+    assert stream.contained
+    assert float((torch.cat(predicted) == 1).float().mean()) > 0.95
+    assert stream.learner.steps == 0
+    assert same_tensors(snapshot(stream.model), snapshot(load("acclimate:digits").model))
+
+
+def test_it_adapts_again_once_that_helps() -> None:
+    stream = Stream(load("acclimate:digits"), "ent", guard=Guard(check_every=2))
+    with pytest.warns(AcclimateWarning, match="unadapted model answers"):
+        stream(CLEAN[LABELS == 1])
+    with pytest.warns(AcclimateWarning, match="adapts again"):
+        logits = [stream(part) for part in np.split(FOGGY[:600], 12)]
+    assert not stream.contained
+    assert stream.learner.steps > 0
+    right = logits[-1].argmax(dim=1) == torch.from_numpy(LABELS[550:600])
+    assert float(right.float().mean()) > 0.8  # unadapted 0.37
+
+
+def test_probabilities_are_calibrated_and_the_error_is_estimated() -> None:
+    stream = Stream(load("acclimate:digits"), "ent")
+    assert stream.estimated_error is None
+    with torch.no_grad():
+        probabilities = torch.cat([stream.probabilities(part) for part in np.split(FOGGY, 10)])
+    torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(len(FOGGY)))
+    assert stream.estimated_error is not None
+    error = float((probabilities.argmax(dim=1) != torch.from_numpy(LABELS)).float().mean())
+    assert abs(float(probabilities.amax(dim=1).mean()) - (1 - error)) < 0.1
+
+
+def test_who_answers_and_why_is_part_of_the_state() -> None:
+    first, second = (Stream(load("acclimate:digits"), "ent") for _ in range(2))
+    with pytest.warns(AcclimateWarning, match="unadapted model answers"):
+        first(CLEAN[LABELS == 1])
+    second.load_state_dict(first.state_dict())
+    assert second.contained
+    assert second.estimated_error == first.estimated_error
 
 
 @pytest.mark.parametrize("options", [{}, {"normalization": "running"}, ADAM])

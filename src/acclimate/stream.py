@@ -20,6 +20,9 @@ from acclimate.acceleration import check_speed, choose
 from acclimate.data.arrays import model_input, warn_of_unscaled
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.guard.containment import Comparison
+from acclimate.guard.estimate import ErrorEstimate
+from acclimate.guard.evidence import observe
 from acclimate.guard.guard import Guard, Watch, drift, make_guard, warn_of_temperatures
 from acclimate.guard.history import Event
 from acclimate.learner.learner import Learner
@@ -155,6 +158,7 @@ class Stream(nn.Module):
         self._watch = Watch()
         self._watch.start(self.learner)
         self._rollbacks = 0
+        self._comparison = Comparison()
         self._lock = _Lock()
 
     @property
@@ -211,6 +215,10 @@ class Stream(nn.Module):
             self._unchosen = False
             self._warn_of_few(len(images))
             warn_of_unscaled(float(images.min()), float(images.max()))
+        if self._compares and self._comparison.is_due(self.guard.check_every):
+            self._compare(images)
+        if self._comparison.contained:
+            return self.learner.source_forward(images).logits
         if self.paused:
             logits = self.learner.logits(images)
             fit = self._is_fit(logits)
@@ -223,6 +231,79 @@ class Stream(nn.Module):
                 logits = self.learner.logits(images)
         # Batch statistics spread one broken image over the whole batch; the source's do not.
         return logits if fit else self.learner.source_forward(images).logits
+
+    @property
+    def _compares(self) -> bool:
+        """Whether the unadapted model can be compared with the one that adapts, and may answer."""
+        recipe = self.learner.recipe
+        keeps = recipe.exports and recipe.episode is None
+        adapts = recipe.learns or (recipe.normalization.adapts and bool(self._layers))
+        return self.guard.acts and keeps and adapts and not parallel.active()
+
+    @property
+    def _layers(self) -> Mapping[str, nn.Module]:
+        return self.learner.statistics.layers
+
+    def _compare(self, images: Tensor) -> None:
+        """Show both models a batch in several views; the one with the lower estimate answers."""
+        comparison, learner = self._comparison, self.learner
+        was_contained = comparison.contained
+        before = observe(lambda x: learner.source_forward(x).logits, [images])
+        if learner.recipe.normalization.adapts and self._layers:
+            pool = learner.statistics.pool()
+            try:
+                after = observe(learner.logits, [images])
+            finally:
+                pool.close()
+            shift = learner.statistics.distances(pool)
+        else:
+            after, shift = observe(learner.logits, [images]), []
+        comparison.add(before, after, shift)
+        if comparison.contained:
+            self._contain(anew=not was_contained)
+        elif was_contained:
+            self._record(
+                Event(step=learner.steps, trouble=str(comparison.estimate), action="adapts again")
+            )
+
+    def _contain(self, *, anew: bool) -> None:
+        """Let the unadapted model answer; what may have been learnt from such images is undone."""
+        learner, estimate, step = self.learner, self._comparison.estimate, self.learner.steps
+        action = "the unadapted model answers"
+        if self.guard.action == "rollback" and drift(learner) > 0:
+            if anew:
+                action += f"; went back to step {self._watch.roll_back(learner)}"
+            else:
+                learner.load_state_tensors(self._fresh)
+                self._watch.start(learner)
+            self._comparison.forget_adapted()
+        if anew:
+            self._record(Event(step=step, trouble=f"adapting does harm: {estimate}", action=action))
+
+    @property
+    def estimated_error(self) -> ErrorEstimate | None:
+        """Of the unadapted and the adapting model on the latest images, without labels.
+
+        None before 30 images were compared, and where the guard does not compare them.
+        """
+        return self._comparison.estimate
+
+    @property
+    def contained(self) -> bool:
+        """Whether the unadapted model answers, since adapting is estimated to do harm."""
+        return self._comparison.contained
+
+    @torch.inference_mode(False)
+    def probabilities(self, images: Tensor | NDArray[Any]) -> Tensor:
+        """As a call, in place of logits probabilities, calibrated by the estimated error.
+
+        >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+        >>> Stream(net).probabilities(torch.rand(8, 3, 2, 2)).sum(dim=1).allclose(torch.ones(8))
+        True
+        """
+        with self._lock:
+            logits = self.forward(images)
+            return (logits.float() / self._comparison.temperature).softmax(dim=1)
 
     def _warn_of_few(self, images: int) -> None:
         batch = isinstance(self.learner.recipe.normalization, BatchStatistics)
@@ -312,6 +393,7 @@ class Stream(nn.Module):
             self.learner.load_state_tensors(self._fresh)
             self._watch = Watch()
             self._watch.start(self.learner)
+            self._comparison = Comparison()
             self.events.clear()
             self.event_count = 0
             self.resume()
@@ -343,6 +425,7 @@ class Stream(nn.Module):
             state = {f"learner/{k}": v for k, v in self.learner.snapshot().items()}
             state |= {f"fresh/{k}": v for k, v in self._fresh.items()}
             state |= {f"watch/{k}": v for k, v in pack(self._watch).items()}
+            state |= {f"comparison/{k}": v for k, v in pack(self._comparison).items()}
             state["recipe"] = torch.tensor(list(_described(self.learner.recipe)), dtype=torch.uint8)
             state["paused"] = torch.tensor(self.paused)
             state["rollbacks"] = torch.tensor(self._rollbacks)
@@ -358,6 +441,8 @@ class Stream(nn.Module):
             for name, tensor in self.learner.source.items():
                 tensor.copy_(self._fresh[f"learning/{name}"])
             unpack(self._watch, under("watch/", state))
+            self._comparison = Comparison()  # 0.1 compared nothing
+            unpack(self._comparison, under("comparison/", state))
             self.paused = bool(state["paused"])
             self._rollbacks = int(state["rollbacks"])
 

@@ -50,7 +50,7 @@ def evidence(predicted: list[int], *, confidence: float = 0.8, stays: float = 0.
         entropy=torch.full((n,), 0.2),
         stays=kept,
         probability=torch.full((n, 2), stays * confidence),
-        confidences=torch.linspace(0.9, 0.2, 41),
+        confidences=torch.linspace(0.9, 0.2, 41).expand(n, 41),
     )
 
 

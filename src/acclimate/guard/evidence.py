@@ -8,14 +8,24 @@ temperature of calibrated probabilities are estimated from this evidence alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["PASSES", "VIEWS", "Evidence", "mirrored", "observe", "summarise", "zoomed"]
+__all__ = [
+    "PASSES",
+    "TENSORS",
+    "VIEWS",
+    "Evidence",
+    "joined",
+    "mirrored",
+    "observe",
+    "summarise",
+    "zoomed",
+]
 
 
 def mirrored(images: Tensor) -> Tensor:
@@ -40,7 +50,7 @@ PASSES = 1 + len(VIEWS)
 """Forward passes over the images observed."""
 
 TEMPERATURES = torch.tensor([2 ** (step / 8) for step in range(-16, 25)])
-"""A quarter to eight: mean confidences are kept at each."""
+"""A quarter to eight: confidences are kept at each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +60,7 @@ class Evidence:
     ``predicted`` and ``confidence`` are a class and its probability for each image, ``entropy``
     that of all its probabilities, as a share of the largest there is. ``stays`` is whether a view
     (columns, as in ``VIEWS``) is given the same class, ``probability`` how probable that class is
-    there; ``confidences`` is the mean confidence at each of ``TEMPERATURES``.
+    there; ``confidences`` are those at each of ``TEMPERATURES`` (columns).
     """
 
     classes: int
@@ -72,7 +82,7 @@ class Evidence:
         >>> round(evidence.temperature(float(evidence.confidence.mean())), 3)
         1.0
         """
-        gap = self.confidences.double() - accuracy
+        gap = self.confidences.double().mean(dim=0) - accuracy
         above = int((gap > 0).sum())  # the mean confidence falls as the temperature rises
         if above in (0, len(gap)):
             return float(TEMPERATURES[min(above, len(gap) - 1)])
@@ -86,7 +96,7 @@ def summarise(logits: Tensor, views: Mapping[str, Tensor]) -> Evidence:
     p = logits.float().softmax(dim=1)
     confidence, predicted = p.max(dim=1)
     seen = [views[name].float() for name in VIEWS]
-    at = [(logits.float() / t).softmax(dim=1).amax(dim=1).mean() for t in TEMPERATURES.tolist()]
+    at = [(logits.float() / t).softmax(dim=1).amax(dim=1) for t in TEMPERATURES.tolist()]
     stays = torch.stack([each.argmax(dim=1) == predicted for each in seen], dim=1)
     own = [each.softmax(dim=1).gather(1, predicted[:, None])[:, 0] for each in seen]
     return Evidence(
@@ -96,8 +106,12 @@ def summarise(logits: Tensor, views: Mapping[str, Tensor]) -> Evidence:
         entropy=torch.special.entr(p).sum(dim=1).div(math.log(max(2, p.shape[1]))).cpu(),
         stays=stays.cpu(),
         probability=torch.stack(own, dim=1).cpu(),
-        confidences=torch.stack(at).cpu(),
+        confidences=torch.stack(at, dim=1).cpu(),
     )
+
+
+TENSORS = tuple(item.name for item in fields(Evidence) if item.name != "classes")
+"""What of the evidence is there for each image."""
 
 
 @torch.no_grad()
@@ -112,14 +126,12 @@ def observe(forward: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> E
         summarise(forward(images), {name: forward(view(images)) for name, view in VIEWS.items()})
         for images in batches
     ]
-    counts = torch.tensor([float(len(part)) for part in parts])
-    confidences = torch.stack([part.confidences for part in parts])
+    return joined(parts)
+
+
+def joined(parts: Sequence[Evidence]) -> Evidence:
+    """The evidence of several batches as one."""
     return Evidence(
         classes=parts[0].classes,
-        predicted=torch.cat([part.predicted for part in parts]),
-        confidence=torch.cat([part.confidence for part in parts]),
-        entropy=torch.cat([part.entropy for part in parts]),
-        stays=torch.cat([part.stays for part in parts]),
-        probability=torch.cat([part.probability for part in parts]),
-        confidences=(counts[:, None] * confidences).sum(dim=0) / counts.sum(),
+        **{name: torch.cat([getattr(part, name) for part in parts]) for name in TENSORS},
     )
