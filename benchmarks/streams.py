@@ -153,7 +153,7 @@ def crafted(images: Images, count: int, one: str, _: str) -> Iterator[Batch]:
     for x, y in plain(images, count, one, ""):
         goal = net(x).topk(2).indices[:, 1].detach()
         moved = x.clone()
-        for _ in range(5):
+        for _step in range(5):
             moved.requires_grad_(True)
             (slope,) = torch.autograd.grad(F.cross_entropy(net(moved), goal), moved)
             moved = (moved.detach() - 2 * level * slope.sign()).clamp(x - 8 * level, x + 8 * level)
@@ -203,7 +203,7 @@ def measured(
 
     def guarded_answers(x: Tensor) -> Tensor:
         nonlocal contained
-        logits = stream(x)
+        logits: Tensor = stream(x)
         contained += stream.contained
         return logits
 
