@@ -238,6 +238,7 @@ def adapt(
         except BaseException:
             learner.release()  # a model adapted in place must stay usable
             raise
+        before = run.source
         result = AdaptationResult(
             model=learner.model,
             history=run.history,
@@ -245,6 +246,9 @@ def adapt(
             predictions=predictions.classes,
             confidence=predictions.confidence,
             probabilities=predictions.probability,
+            predictions_before=before.classes if before else None,
+            confidence_before=before.confidence if before else None,
+            probabilities_before=before.probability if before else None,
             names=images.names,
             class_names=class_names,
             skipped=len(images.skipped),
