@@ -129,6 +129,9 @@ class AdaptationResult:
 
     The three with ``_before`` are the unadapted model's, calibrated by its own estimated error;
     None where it was not asked (guard off, no labels).
+
+    ``cost`` is how many forward passes it took for each image, estimates included, a backward pass
+    counted as two; None where the result was read, or the work shared out.
     """
 
     model: nn.Module
@@ -146,6 +149,7 @@ class AdaptationResult:
     predictions_before: Tensor | None = None
     confidence_before: Tensor | None = None
     probabilities_before: Tensor | None = None
+    cost: float | None = None
 
     def __repr__(self) -> str:
         """A few lines: the model's weights and the predictions would fill the screen."""

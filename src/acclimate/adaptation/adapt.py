@@ -211,6 +211,7 @@ def adapt(
 
         count = len(class_names) if class_names else None
         learner = Learner(module, chosen, batch_size=size, seed=seed, classes=count)
+        learner.cost = 0 if plan is None else plan.cost
         passes = Passes(
             images,
             batch_size=size,
@@ -253,6 +254,7 @@ def adapt(
             predictions_before=before.classes if before else None,
             confidence_before=before.confidence if before else None,
             probabilities_before=before.probability if before else None,
+            cost=None if parallel.active() else learner.cost / len(images),
             names=images.names,
             class_names=class_names,
             skipped=len(images.skipped),

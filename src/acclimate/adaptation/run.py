@@ -52,6 +52,7 @@ class Progress:
     stopped: bool = False
     best_score: float = float("-inf")
     best_epoch: int = 0
+    cost: int = 0
     best: dict[str, Tensor] = field(default_factory=dict)
     source_classes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     source_confidence: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -91,6 +92,7 @@ class AdaptationRun:
 
     def state(self) -> State:
         """What :meth:`load_state` resumes from."""
+        self.progress.cost = self.learner.cost
         tensors = {f"learner/{k}": v for k, v in self.learner.state_tensors().items()}
         for name in ("progress", "watch", "tally"):
             tensors |= {f"{name}/{k}": v for k, v in pack(getattr(self, name)).items()}
@@ -110,6 +112,7 @@ class AdaptationRun:
             if evidence := under(f"seen/{name}/", tensors):
                 classes = int(evidence.pop("classes"))
                 self._seen[name] = Evidence(classes=classes, **evidence)
+        self.learner.cost = self.progress.cost
         self.history = History.from_dict(record["history"])
         # The same acceleration to the end, even if another would be faster today.
         self.learner.network.accelerate(Acceleration(**record["acceleration"]), verified=True)
