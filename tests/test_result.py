@@ -106,6 +106,51 @@ def test_the_files_say_everything(result, tmp_path):
     assert history["epochs"][0]["before_update"]["images"] == 100
 
 
+def test_predictions_are_there_before_and_after(result, tmp_path):
+    result.save(tmp_path)
+    rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
+    assert list(rows[0]) == [
+        "image", "class", "name", "confidence", "probability",
+        "class_before", "name_before", "confidence_before", "probability_before", "changed",
+    ]  # fmt: skip
+    model = load_digits_model().model.eval()
+    with torch.no_grad():
+        logits = model(PREPROCESSING.normalize(torch.from_numpy(IMAGES)[:, None]))
+    raw, classes = logits.softmax(dim=1).max(dim=1)
+    assert [int(row["class_before"]) for row in rows] == classes.tolist()
+    found = torch.tensor([float(row["confidence_before"]) for row in rows])
+    assert torch.allclose(found, raw, atol=1e-4)
+    assert [row["changed"] == "true" for row in rows] == result.changed.tolist()
+    assert [row["class"] != row["class_before"] for row in rows] == result.changed.tolist()
+    assert result.changed.any()
+    again = AdaptationResult.load(tmp_path, load_digits_model().model)
+    for name in ("predictions_before", "confidence_before", "probabilities_before", "changed"):
+        assert torch.allclose(getattr(again, name).float(), getattr(result, name).float(), 0, 1e-6)
+
+
+def test_probabilities_before_are_as_high_as_the_estimated_accuracy(result):
+    accuracy = 1 - result.estimated_error.before.value / 100
+    raw, calibrated = result.confidence_before.mean(), result.probabilities_before.mean()
+    assert abs(calibrated - accuracy) < abs(raw - accuracy)
+
+
+def test_what_was_not_asked_is_not_there(tmp_path):
+    result = adapt(guard="off")
+    assert (result.predictions_before, result.changed) == (None, None)
+    result.save(tmp_path)
+    rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
+    assert list(rows[0]) == ["image", "class", "name", "confidence", "probability"]
+    assert AdaptationResult.load(tmp_path, load_digits_model().model).changed is None
+
+
+def test_an_unadapted_model_that_is_returned_changes_no_prediction():
+    images, labels = digits("held-out")
+    result = adapt(images[labels == 1])
+    assert result.verdict.word == "refused"
+    assert not result.changed.any()
+    assert torch.equal(result.probabilities_before, result.probabilities)
+
+
 def test_the_repr_fits_on_a_screen(result):
     long = replace(result, skipped=2, predictions=torch.zeros(100_000, dtype=torch.int64))
     lines = repr(long).splitlines()
@@ -391,6 +436,7 @@ def test_a_disk_that_fills_up_between_two_files_keeps_the_previous_result(result
         predictions=result.predictions.repeat(times),
         confidence=result.confidence.repeat(times),
         probabilities=result.probabilities.repeat(times),
+        predictions_before=None,
     )
 
     def save() -> object:

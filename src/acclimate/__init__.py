@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from acclimate import pretraining as pretraining
     from acclimate import theory as theory
     from acclimate.adaptation.adapt import adapt as adapt
+    from acclimate.adaptation.compare import compare as compare
     from acclimate.data.preprocessing import Preprocessing as Preprocessing
     from acclimate.errors import AcclimateError as AcclimateError
     from acclimate.errors import AcclimateWarning as AcclimateWarning
@@ -47,6 +48,7 @@ _HOME = {
     "Recipe": "methods",
     "Stream": "stream",
     "adapt": "adaptation.adapt",
+    "compare": "adaptation.compare",
     "drift": "guard.drift",
     "get_recipe": "methods",
     "list_recipes": "methods",

@@ -45,6 +45,10 @@ MODEL, SUMMARY, HISTORY, PREDICTIONS = (
 )
 
 
+BEFORE = "_before"
+"""How the columns of the unadapted model's predictions end."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """All that a run depends on: the same record, the same result.
@@ -122,6 +126,12 @@ class AdaptationResult:
     per image, ``probabilities`` their calibrated probabilities, ``confidence`` the raw ones,
     ``names`` the images; ``left_out`` names those that were skipped, and why. ``record`` says what
     the run depended on: versions, seed, checksums of weights and images.
+
+    The three with ``_before`` are the unadapted model's, calibrated by its own estimated error;
+    None where it was not asked (guard off, no labels).
+
+    ``cost`` is how many forward passes it took for each image, estimates included, a backward pass
+    counted as two; None where the result was read, or the work shared out.
     """
 
     model: nn.Module
@@ -136,6 +146,10 @@ class AdaptationResult:
     skipped: int = 0
     notes: list[str] = field(default_factory=list)
     left_out: Sequence[Skipped] = ()
+    predictions_before: Tensor | None = None
+    confidence_before: Tensor | None = None
+    probabilities_before: Tensor | None = None
+    cost: float | None = None
 
     def __repr__(self) -> str:
         """A few lines: the model's weights and the predictions would fill the screen."""
@@ -169,6 +183,12 @@ class AdaptationResult:
     def recipe(self) -> Recipe:
         """The recipe as it ran, with all options."""
         return self.record.recipe
+
+    @property
+    def changed(self) -> Tensor | None:
+        """Whether the prediction of each image is another than before; None where not known."""
+        before = self.predictions_before
+        return None if before is None else self.predictions != before
 
     @property
     def error_before(self) -> float | None:
@@ -255,13 +275,29 @@ class AdaptationResult:
         return None if self.temperature is None else {"temperature": self.temperature}
 
     def _predictions(self) -> Iterator[list[Any]]:
-        named = self.class_names is not None
-        yield ["image", "class", *(["name"] if named else []), "confidence", "probability"]
-        numbers = (self.predictions, self.confidence, self.probabilities)
-        for image, *row in zip(self.names, *(each.tolist() for each in numbers), strict=True):
-            chosen, confidence, probability = row
-            name = [self.class_names[chosen]] if self.class_names is not None else []
-            yield [image, chosen, *name, f"{confidence:.6f}", f"{probability:.6f}"]
+        columns: dict[str, Sequence[Any]] = {
+            "image": self.names,
+            **self._columns(self.predictions, self.confidence, self.probabilities),
+        }
+        before = (self.predictions_before, self.confidence_before, self.probabilities_before)
+        if self.changed is not None:
+            known = [each for each in before if each is not None]
+            columns |= {f"{key}{BEFORE}": each for key, each in self._columns(*known).items()}
+            columns["changed"] = ["true" if each else "false" for each in self.changed.tolist()]
+        yield list(columns)
+        yield from map(list, zip(*columns.values(), strict=True))
+
+    def _columns(
+        self, classes: Tensor, confidence: Tensor, probability: Tensor
+    ) -> dict[str, Sequence[Any]]:
+        """What one model predicts, by column."""
+        names, chosen = self.class_names, classes.tolist()
+        return {
+            "class": chosen,
+            **({} if names is None else {"name": [names[each] for each in chosen]}),
+            "confidence": [f"{each:.6f}" for each in confidence.tolist()],
+            "probability": [f"{each:.6f}" for each in probability.tolist()],
+        }
 
     @classmethod
     def load(cls, folder: str | Path, model: nn.Module) -> AdaptationResult:
@@ -275,6 +311,7 @@ class AdaptationResult:
             _check_files(folder, summary.get("sha256", {}))
             history = History.from_dict(read_object(folder / HISTORY))
             rows = read_csv(folder / PREDICTIONS, "image", "class", "confidence")
+            earlier = {} if not rows or f"class{BEFORE}" not in rows[0] else _read(rows, BEFORE)
             record = RunRecord.from_dict(summary["run"])
             read = cls(
                 model=model,
@@ -284,12 +321,8 @@ class AdaptationResult:
                     summary["guard"]["reason"],
                     returns_adapted=summary["guard"].get("returns_adapted", True),
                 ),
-                predictions=torch.tensor([int(row["class"]) for row in rows]),
-                confidence=torch.tensor([float(row["confidence"]) for row in rows]),
-                # 0.1 wrote raw ones only
-                probabilities=torch.tensor(
-                    [float(row.get("probability", row["confidence"])) for row in rows]
-                ),
+                **_read(rows),
+                **{f"{name}{BEFORE}": each for name, each in earlier.items()},
                 names=[row["image"] for row in rows],
                 skipped=summary["skipped"],
                 notes=summary["notes"],
@@ -308,6 +341,16 @@ class AdaptationResult:
         _fill(model, tensors, folder)
         model.eval()
         return read
+
+
+def _read(rows: Sequence[Mapping[str, str]], ending: str = "") -> dict[str, Any]:
+    """One model's columns of the table of predictions; 0.1 wrote no calibrated probabilities."""
+    raw, calibrated = f"confidence{ending}", f"probability{ending}"
+    return {
+        "predictions": torch.tensor([int(row[f"class{ending}"]) for row in rows]),
+        "confidence": torch.tensor([float(row[raw]) for row in rows]),
+        "probabilities": torch.tensor([float(row.get(calibrated, row[raw])) for row in rows]),
+    }
 
 
 def _hashed(name: str, write: Writer, into: dict[str, str]) -> Writer:

@@ -311,3 +311,13 @@ def test_an_interrupted_run_leaves_a_model_adapted_in_place_usable(monkeypatch):
         acclimate.adapt(model, torch.rand(64, 1, 8, 8), "ent", inplace=True, progress=False)
     assert not any(m.training for m in model.modules())
     assert all(p.requires_grad for p in model.parameters())
+
+
+def test_the_cost_is_counted_in_forward_passes():
+    options = {"options": {"epochs": 1}, "speed": "exact", "progress": False}
+    bare = {**options, "guard": "off", "estimate": False, "score": "end"}
+    none = acclimate.adapt(load_digits_model(), INPUT, "none", **bare)
+    assert none.cost == 1  # the predictions
+    learnt = acclimate.adapt(load_digits_model(), INPUT, "ent", **bare)
+    assert learnt.cost == 3 + 1 + 1  # a step, the statistics, the predictions
+    assert acclimate.adapt(load_digits_model(), INPUT, "ent", **options).cost > learnt.cost

@@ -118,15 +118,15 @@ def test_killed_again_and_again_it_ends_with_the_same_files(name, uninterrupted,
     check_same(tmp_path, uninterrupted(name))
 
 
-# For `ent`: one image to try the model out, the source pass and three views, the pass before
+# For `ent`: one image to try the model out, three views and the source pass, the pass before
 # learning and three views, the first epoch, the pass after it, the second epoch, the pass after it,
 # three views, the final predictions.
 @pytest.mark.parametrize(
     ("moment", "last"),
     [
         ("trying out", 0),
-        ("source pass", 1 + 2),
-        ("views of the unadapted model", 1 + 1 * BATCHES + 1),
+        ("views of the unadapted model", 1 + 2),
+        ("source pass", 1 + 3 * BATCHES + 1),
         ("start pass", 1 + 4 * BATCHES + 2),
         ("views at the start", 1 + 5 * BATCHES + 2),
         ("first batch", 1 + 8 * BATCHES),

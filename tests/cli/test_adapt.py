@@ -67,18 +67,31 @@ def test_the_embedded_default_takes_no_options_of_other_runs(option, capfd):
 
 
 @pytest.mark.parametrize(
-    ("model", "folders"),
+    ("model", "folders", "labels"),
     [
-        pytest.param("py:nets:named", WORDS, id="names"),
-        pytest.param("py:nets:named", tuple("0123456789"), id="indices"),
-        pytest.param("py:nets:named", tuple(f"{i:03}" for i in range(10)), id="padded-indices"),
-        pytest.param("py:nets:unnamed", tuple("0123456789"), id="indices-without-names"),
-        pytest.param("acclimate:digits", tuple("0123456789"), id="digits"),
+        pytest.param("py:nets:named", WORDS, (), id="names"),
+        pytest.param("py:nets:named", tuple("0123456789"), ("--labels", "index"), id="indices"),
+        pytest.param(
+            "py:nets:named",
+            tuple(f"{i:03}" for i in range(10)),
+            ("--labels", "index"),
+            id="padded-indices",
+        ),
+        pytest.param(
+            "py:nets:unnamed",
+            tuple("0123456789"),
+            ("--labels", "index"),
+            id="indices-without-names",
+        ),
+        pytest.param("acclimate:digits", tuple("0123456789"), (), id="digits"),
     ],
 )
-def test_folders_that_name_classes_give_errors_before_and_after(model, folders, tmp_path, capfd):
+def test_folders_that_name_classes_give_errors_before_and_after(
+    model, folders, labels, tmp_path, capfd
+):
     images = write_folder(tmp_path / "photos", folders=folders)
-    status, got = call_json(capfd, "--model", model, "--images", images, "--recipe", "bn")
+    words = ("--model", model, "--images", images, "--recipe", "bn", *labels)
+    status, got = call_json(capfd, *words)
     assert status == 0
     assert got["guard"]["verdict"] == "helpful"
     assert set(got["error"]) == {"before", "after"}
@@ -98,6 +111,40 @@ def test_without_labels_there_is_a_verdict_and_no_error(tmp_path, capfd):
     _, got = call_json(capfd, "--model", "acclimate:digits", "--images", images, "--recipe", "bn")
     assert got["guard"]["verdict"] == "helpful"
     assert "error" not in got
+
+
+def test_sub_folders_taken_for_classes_are_announced_and_can_be_left(tmp_path, capfd):
+    images = write_folder(tmp_path / "photos", count=40)
+    words = ("--model", "py:nets:named", "--images", images, "--recipe", "none")
+    call(*words)
+    out, err = capfd.readouterr()
+    (line,) = [line for line in err.splitlines() if line.startswith("labels: ")]
+    assert "sub-folders (eight, five, four, ...)" in line
+    assert "--no-labels" in line
+    assert "(40 labelled images)" in out
+    call(*words, "--no-labels")
+    out, err = capfd.readouterr()
+    assert "labelled images" not in out
+    assert "labels: " not in err
+
+
+def test_numbered_sub_folders_are_classes_only_where_that_is_asked_for(tmp_path, capfd):
+    images = write_folder(tmp_path / "photos", folders="0123456789", count=40)
+    words = ("--model", "py:nets:named", "--images", images, "--recipe", "none")
+    _, got = call_json(capfd, *words)
+    assert "error" not in got
+    assert any("--labels index" in note for note in got["notes"])
+    _, got = call_json(capfd, *words, "--labels", "index")
+    assert set(got["error"]) == {"before", "after"}
+
+
+def test_labels_of_a_table_score_the_images_it_names(tmp_path, capfd):
+    images = write_folder(tmp_path / "photos", folders=None, count=60)
+    rows = [f"{index:04}.png,{WORDS[LABELS[index]]}" for index in range(20)]
+    (tmp_path / "labels.csv").write_text("\n".join(["file,class", *rows]))
+    words = ("--model", "py:nets:named", "--images", images, "--recipe", "bn")
+    call(*words, "--labels", tmp_path / "labels.csv")
+    assert "(20 labelled images)" in capfd.readouterr().out
 
 
 def test_a_summary_for_people_and_the_files(tmp_path, capfd):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import subprocess
@@ -40,10 +41,10 @@ def launch(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def predictions(folder: Path) -> tuple[list[str], list[float]]:
-    rows = [line.rsplit(",", 2) for line in (folder / "predictions.csv").read_text().split()[1:]]
-    return [name for name, *_ in rows], [
-        float(number) for _, *numbers in rows for number in numbers
-    ]
+    rows = list(csv.DictReader((folder / "predictions.csv").open(newline="")))
+    numbers = ("confidence", "probability", "confidence_before", "probability_before")
+    words = [f"{row['image']} {row['class_before']} -> {row['class']}" for row in rows]
+    return words, [float(row[number]) for row in rows for number in numbers]
 
 
 def test_the_command_under_torchrun_gives_what_the_plain_one_gives(

@@ -122,12 +122,31 @@ def test_given_labels_count_every_file_found(tmp_path):
         open_quietly(tmp_path, labels=[4, 5])
 
 
-def test_without_classes_folders_named_by_index_are_labels(tmp_path):
+def test_folders_named_by_index_are_labels_where_that_is_asked_for(tmp_path):
     save(tmp_path / "003" / "a.png")
     save(tmp_path / "011" / "a.png")
-    labels = open_quietly(tmp_path).labels
+    labels = open_quietly(tmp_path, labels="index").labels
     assert labels is not None
     assert labels.tolist() == [3, 11]
+    source = open_quietly(tmp_path)
+    assert (source.labels, source.class_names) == (None, ("003", "011"))
+
+
+def test_no_labels_are_taken_where_none_are_wanted(tmp_path):
+    for folder in ("cat", "mouse"):  # without, an error: is the mouse a mistake?
+        save(tmp_path / folder / "a.png")
+    source = open_quietly(tmp_path, classes=ClassList(("cat", "dog")), labels="none")
+    assert (source.labels, source.class_names, len(source)) == (None, None, 2)
+    assert open_images(torch.zeros(2, 3, 4, 4), labels="none").labels is None
+
+
+def test_labels_of_a_table(tmp_path):
+    for name in ("a.png", "b.png", "mouse/c.png"):
+        save(tmp_path / "photos" / name)
+    (tmp_path / "labels.csv").write_text("file,class\na.png,dog\nc.png,cat\n")
+    pets = ClassList(("cat", "dog"))
+    source = open_quietly(tmp_path / "photos", classes=pets, labels=tmp_path / "labels.csv")
+    assert source.labels.tolist() == [1, -1, 0]
 
 
 def test_flat_folders_and_folders_by_date_are_unlabelled(tmp_path):

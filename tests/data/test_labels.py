@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acclimate.data import ClassList, match_classes
-from acclimate.data.labels import check_labels, labels_of_paths
-from acclimate.errors import AcclimateError
+from acclimate.data.labels import check_labels, labels_of_paths, read_labels
+from acclimate.errors import AcclimateError, AcclimateWarning
 
 FISH = ClassList(
     ("tench, Tinca tinca", "goldfish, Carassius auratus", "great white shark", "crane", "crane"),
@@ -150,3 +150,48 @@ def test_all_unknown_is_no_labels():
 def test_wrong_labels_are_refused(labels, message):
     with pytest.raises(AcclimateError, match=message):
         check_labels(labels, count=3, class_count=10)
+
+
+# Tables.
+
+NAMES = ["day/a.png", "day/b.png", "night/b.png", "night/c.png"]
+
+
+def labels_in(tmp_path, table: str, classes: ClassList | None = FISH) -> list[int]:
+    (tmp_path / "labels.csv").write_text(table, encoding="utf-8")
+    return read_labels(tmp_path / "labels.csv", NAMES, classes).tolist()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "file,class\nday/a.png,tench\nnight/c.png,goldfish\n",
+        "\ufeffFile;Class;by\r\nday/a.png;tench;me\r\nc.png;Goldfish;me\r\nday/b.png;;\r\n",
+        "file\tclass\n./day/a.png\t0\nc.png\t1\n",
+        "class,file\nn01440764,a.png\nn01443537,night\\c.png\n",
+    ],
+)
+def test_tables_as_people_and_spreadsheets_write_them(table, tmp_path):
+    assert labels_in(tmp_path, table) == [0, -1, -1, 1]
+
+
+def test_files_that_are_not_there_are_named_in_a_warning(tmp_path):
+    with pytest.warns(AcclimateWarning, match=r"2 of 3 files in .* \(b.png, d.png\)"):
+        assert labels_in(tmp_path, "file,class\na.png,0\nb.png,1\nd.png,1\n")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("", "columns file and class"),
+        ("image,class\na.png,0\n", "no 'file' among 'image', 'class'"),
+        ("file,class\n", "expected labelled files"),
+        ("file,class\na.png,goldfsh\n", "got 'goldfsh'"),
+        ("file,class\na.png,77\n", "got '77'"),
+        ("file,class\nx.png,0\n", "expected names such as 'day/a.png', got 'x.png'"),
+        ("file,class\na.png,0\na.png,1\n", "one class for a.png"),
+    ],
+)
+def test_mistakes_in_tables(table, said, tmp_path):
+    with pytest.raises(AcclimateError, match=said):
+        labels_in(tmp_path, table)

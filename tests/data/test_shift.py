@@ -93,7 +93,7 @@ def test_seen_through_imagenet_equals_what_is_stored_and_read_back(name, tmp_pat
     write_corrupted(
         clean(), tmp_path / "c", preset="imagenet", shifts=[f"{name}:3"], seed=2, progress=False
     )
-    stored = open_images(tmp_path / "c" / name / "3", preprocessing=SIZE)
+    stored = open_images(tmp_path / "c" / name / "3", preprocessing=SIZE, labels="index")
     lazy = open_images(clean(), shift=f"imagenet/{name}:3@2")
     # By label and then by number, as the folders are.
     order = torch.tensor([0, 5, 1, 6, 2, 7, 3, 8, 4, 9])

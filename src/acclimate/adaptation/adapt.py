@@ -22,7 +22,7 @@ from acclimate.adaptation.passes import Passes
 from acclimate.adaptation.run import AdaptationRun
 from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource, Preprocessing, batch_count, batches, open_images
-from acclimate.data.labels import Labels
+from acclimate.data.labels import BY_INDEX, NO_LABELS, LabelsFrom
 from acclimate.data.shift import Shift
 from acclimate.data.shifted import ShiftedSource
 from acclimate.errors import AcclimateError, unknown_name
@@ -52,7 +52,7 @@ def adapt(
     *,
     options: Mapping[str, Any] | None = None,
     batch_size: int | None = None,
-    labels: Labels | None = None,
+    labels: LabelsFrom | None = None,
     preprocessing: Preprocessing | None = None,
     shift: str | Shift | None = None,
     guard: str | Guard = "rollback",
@@ -82,7 +82,9 @@ def adapt(
             Recipe.
         options: changes to the recipe, ``{"optimizer.lr": 1e-4, "teacher": "epoch", "epochs": 3}``.
         batch_size: images per step; the learning rate follows it linearly.
-        labels: true classes, for scoring, when ``data`` does not bring them.
+        labels: true classes, for scoring, when ``data`` does not bring them: one index per image,
+            or a table with the columns file and class. "index" takes sub-folders numbered by class
+            for labels too, "none" takes no sub-folders for labels.
         preprocessing: how the model wants uint8 images; taken from its own record when it has one.
         shift: a corruption to apply to clean images on the fly, ``"imagenet/fog:3"``.
         guard: what to do when adaptation goes wrong: "rollback", "stop", "warn", "observe", "off",
@@ -138,6 +140,8 @@ def adapt(
             progress=progress and parallel.is_main(),
         )
         notes = _label_notes(images)
+        if progress and parallel.is_main() and isinstance(data, (str, Path)):
+            announce_labels(images)
         weights = fingerprint(module.state_dict())
         module = (module if inplace else copy_model(module)).to(where).eval()
         class_names = loaded.classes.names if loaded.classes else None
@@ -207,6 +211,7 @@ def adapt(
 
         count = len(class_names) if class_names else None
         learner = Learner(module, chosen, batch_size=size, seed=seed, classes=count)
+        learner.cost = 0 if plan is None else plan.cost
         passes = Passes(
             images,
             batch_size=size,
@@ -238,6 +243,7 @@ def adapt(
         except BaseException:
             learner.release()  # a model adapted in place must stay usable
             raise
+        before = run.source
         result = AdaptationResult(
             model=learner.model,
             history=run.history,
@@ -245,6 +251,10 @@ def adapt(
             predictions=predictions.classes,
             confidence=predictions.confidence,
             probabilities=predictions.probability,
+            predictions_before=before.classes if before else None,
+            confidence_before=before.confidence if before else None,
+            probabilities_before=before.probability if before else None,
+            cost=None if parallel.active() else learner.cost / len(images),
             names=images.names,
             class_names=class_names,
             skipped=len(images.skipped),
@@ -297,11 +307,30 @@ def _try_out(
     return batch.images.to(floating_dtype(model))
 
 
+def announce_labels(images: ImageSource) -> None:
+    """Say on stderr that sub-folders are taken for labels, where they are."""
+    if images.labels is not None and images.class_names:
+        print(
+            f"labels: sub-folders ({_some(images.class_names)}) are taken for classes, only to "
+            f"score by; --no-labels (labels={NO_LABELS!r}) takes none",
+            file=sys.stderr,
+        )
+
+
 def _label_notes(images: ImageSource) -> list[str]:
-    if images.labels is not None or not images.class_names:
+    names = images.class_names
+    if images.labels is not None or not names:
         return []
-    folders = ", ".join(images.class_names[:3])
-    return [f"sub-folders ({folders}, ...) match no class of the model: nothing is scored"]
+    if all(name.isdigit() for name in names):
+        return [
+            f"sub-folders that are numbers ({_some(names)}) are not taken for classes unless asked "
+            f"for: --labels {BY_INDEX} (labels={BY_INDEX!r})"
+        ]
+    return [f"sub-folders ({_some(names)}) match no class of the model: nothing is scored"]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
 
 
 def _notes(learner: Learner) -> list[str]:

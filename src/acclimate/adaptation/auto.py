@@ -49,6 +49,8 @@ class Plan:
 
     recipe: Recipe
     reasons: tuple[str, ...]
+    cost: int = 0
+    """Forward passes of one image that it took to decide."""
 
     def __str__(self) -> str:
         return "\n".join(f"plan: {reason}" for reason in self.reasons)
@@ -70,14 +72,14 @@ def make_plan(
     ``options`` are the user's, and are not decided on: statistics are compared only where they
     leave ``normalization`` open.
     """
-    given, reasons, forward = dict(options), [], None
+    given, reasons, forward, cost = dict(options), [], None, 0
     new = bool(batch_norm_layers(model))
     if not new:
         reasons.append("the model keeps no batch-norm statistics: only learning can help")
     elif estimate and not any(key.partition(".")[0] == "normalization" for key in given):
         began = time.perf_counter()
-        new, reason = _compare_statistics(model, passes, seed=seed)
-        forward = (time.perf_counter() - began) / (min(images, OBSERVED) * (2 * PASSES + 1))
+        new, reason, cost = _compare_statistics(model, passes, seed=seed)
+        forward = (time.perf_counter() - began) / cost
         reasons.append(reason)
         if not new:
             given["normalization"] = "source"
@@ -90,7 +92,8 @@ def make_plan(
         model=model,
         classes=classes,
     )
-    return Plan(recipe=recipe, reasons=(*reasons, _what_follows(recipe, images, forward)))
+    reasons.append(_what_follows(recipe, images, forward))
+    return Plan(recipe=recipe, reasons=tuple(reasons), cost=cost)
 
 
 def _what_follows(recipe: Recipe, images: int, forward: float | None) -> str:
@@ -125,8 +128,8 @@ def stored_plan(
     return Plan(recipe=record.recipe, reasons=tuple(record.plan))
 
 
-def _compare_statistics(model: nn.Module, passes: Passes, *, seed: int) -> tuple[bool, str]:
-    """Whether the images' own statistics make fewer errors than the source's, in words too."""
+def _compare_statistics(model: nn.Module, passes: Passes, *, seed: int) -> tuple[bool, str, int]:
+    """Whether the images' own statistics make fewer errors than the source's; why; the cost."""
     order = epoch_order(len(passes.images), seed=seed, epoch=EVALUATION)[:OBSERVED]
     learner = Learner(model, get_recipe("bn"), batch_size=passes.batch_size, seed=seed)
     statistics = learner.statistics
@@ -152,12 +155,14 @@ def _compare_statistics(model: nn.Module, passes: Passes, *, seed: int) -> tuple
     change = estimate_change("statistics", before, after, shift=shift)
     level = estimate_level(before)
     if change is None or level is None:
-        return len(order) > 1, "too few images to estimate the error: new statistics, as usual"
+        usual = "too few images to estimate the error: new statistics, as usual"
+        return len(order) > 1, usual, learner.cost
     new = change.value < 0
-    return new, (
+    reason = (
         f"estimated error {level} unadapted, with new statistics {_signed(change)} points: "
         f"{'new statistics' if new else 'the statistics of training are kept'}"
     )
+    return new, reason, learner.cost
 
 
 def _signed(change: Interval) -> str:

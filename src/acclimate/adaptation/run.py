@@ -17,7 +17,12 @@ from acclimate.adaptation.passes import Passes, PredictionBuffer, Predictions
 from acclimate.checkpoint import fingerprint
 from acclimate.data import Batch, batch_count, epoch_order
 from acclimate.errors import AcclimateWarning
-from acclimate.guard.estimate import Interval, estimate_change, estimate_error
+from acclimate.guard.estimate import (
+    Interval,
+    estimate_change,
+    estimate_error,
+    estimate_level,
+)
 from acclimate.guard.evidence import Evidence, observe
 from acclimate.guard.guard import Guard, Watch, drift
 from acclimate.guard.history import EpochRecord, Event, History
@@ -47,8 +52,11 @@ class Progress:
     stopped: bool = False
     best_score: float = float("-inf")
     best_epoch: int = 0
+    cost: int = 0
     best: dict[str, Tensor] = field(default_factory=dict)
     source_classes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    source_confidence: Tensor = field(default_factory=lambda: torch.zeros(0))
+    source_probability: Tensor = field(default_factory=lambda: torch.zeros(0))
 
 
 class AdaptationRun:
@@ -84,6 +92,7 @@ class AdaptationRun:
 
     def state(self) -> State:
         """What :meth:`load_state` resumes from."""
+        self.progress.cost = self.learner.cost
         tensors = {f"learner/{k}": v for k, v in self.learner.state_tensors().items()}
         for name in ("progress", "watch", "tally"):
             tensors |= {f"{name}/{k}": v for k, v in pack(getattr(self, name)).items()}
@@ -103,6 +112,7 @@ class AdaptationRun:
             if evidence := under(f"seen/{name}/", tensors):
                 classes = int(evidence.pop("classes"))
                 self._seen[name] = Evidence(classes=classes, **evidence)
+        self.learner.cost = self.progress.cost
         self.history = History.from_dict(record["history"])
         # The same acceleration to the end, even if another would be faster today.
         self.learner.network.accelerate(Acceleration(**record["acceleration"]), verified=True)
@@ -116,9 +126,9 @@ class AdaptationRun:
     def execute(self) -> tuple[Predictions, Verdict]:
         """Run, or finish, the adaptation; the learner's model is the plain model afterwards."""
         labelled = self.passes.images.labels is not None
+        self._unadapted()
         if self.history.source is None and (self._compares or labelled):
             self._source_pass()
-        self._unadapted()
         if not self.watch.older:
             self._settle()
         if self.learner.recipe.steps:
@@ -136,11 +146,32 @@ class AdaptationRun:
         return self.guard.action != "off" or self.keep == "best"
 
     def _source_pass(self) -> None:
+        seen = self._unadapted()
+        level = None if seen is None else estimate_level(seen)
+        calibrated = None if seen is None or level is None else _temperature_for(seen, level)
         predictions, self.history.source = self._pass(
-            "source model", lambda batch: self.learner.source_forward(batch.images).logits
+            "source model",
+            lambda batch: self.learner.source_forward(batch.images).logits,
+            temperature=calibrated or 1.0,
         )
-        self.progress.source_classes = predictions.classes
+        self._remember_source(predictions)
         self._checkpoint()
+
+    def _remember_source(self, predictions: Predictions) -> None:
+        progress = self.progress
+        progress.source_classes = predictions.classes
+        progress.source_confidence = predictions.confidence
+        progress.source_probability = predictions.probability
+
+    @property
+    def source(self) -> Predictions | None:
+        """What the unadapted model predicts; None where it was not asked."""
+        progress = self.progress
+        if not len(progress.source_probability):
+            return None
+        return Predictions(
+            progress.source_classes, progress.source_confidence, progress.source_probability
+        )
 
     def _settle(self) -> None:
         """Let a running estimate of the statistics settle on the images before anything else."""
@@ -379,6 +410,8 @@ class AdaptationRun:
             self.history.statistics_gap = None  # it was of the model that is not returned
             estimate = self.history.estimate
             predictions = self._plain_predictions(before, estimate.before if estimate else None)
+            if self.source is not None:  # that model again, and not a second time rounded
+                self._remember_source(predictions)
             verdict = verdict.with_source_returned()
         return predictions, verdict
 
@@ -441,7 +474,7 @@ class AdaptationRun:
         """That of calibrated probabilities, by the estimated error; remembered."""
         found = None
         if seen is not None and error is not None:
-            found = seen.temperature(1 - error.value / 100)
+            found = _temperature_for(seen, error)
         self.history.temperature = found
         return found or 1.0
 
@@ -472,3 +505,8 @@ class AdaptationRun:
             order=order,
             temperature=temperature,
         )
+
+
+def _temperature_for(seen: Evidence, error: Interval) -> float:
+    """The temperature at which a model is as confident as it is right, by its estimated error."""
+    return seen.temperature(1 - error.value / 100)

@@ -16,6 +16,7 @@ from acclimate.cli.options import (
     add_device,
     add_images,
     add_json,
+    add_labels,
     add_model,
     add_quiet,
     add_recipe,
@@ -75,6 +76,7 @@ def add_parser(commands: Any) -> None:
     )
     add_model(groups)
     add_images(groups, many=False)
+    add_labels(groups)
     add_recipe(groups, default="auto, which decides by the images")
     add = groups.method.add_argument
     add("--batch-size", type=int, metavar="N", help="images per step; the learning rate follows")
@@ -129,6 +131,7 @@ def _adapt(args: argparse.Namespace) -> int:
             recipe,
             options=options,
             batch_size=args.batch_size,
+            labels=args.labels,
             shift=shift,
             guard=args.guard or "rollback",
             keep=args.keep,
@@ -205,7 +208,7 @@ def _percent(error: float | None) -> str:
 
 def _embedded_default(args: argparse.Namespace) -> int:
     model = ("weights", "num_classes", "unsafe_pickle", "size", "resize", "mean", "std")
-    images = ("root", "split", "incomplete", "shift")
+    images = ("root", "split", "incomplete", "shift", "labels")
     method = ("recipe", "set", "lr", "epochs", "batch_size", "guard", "keep", "score")
     own = (*model, *images, *method, "out")
     given = [name for name in own if getattr(args, name) is not None]

@@ -94,6 +94,7 @@ def _open(args: argparse.Namespace) -> ImageSource:
     from acclimate.data import Preprocessing, open_images
     from acclimate.data.arrays import load_arrays
     from acclimate.data.decode import channels_first
+    from acclimate.data.labels import BY_INDEX
 
     path = Path(args.source).expanduser()
     if path.suffix.lower() in (".npy", ".npz"):
@@ -108,4 +109,4 @@ def _open(args: argparse.Namespace) -> ImageSource:
     if args.size is not None:
         resize, side = round(args.size * resize / side), args.size
     prepared = Preprocessing(size=(side, side), resize=resize)
-    return open_images(path, preprocessing=prepared, progress=not args.quiet)
+    return open_images(path, preprocessing=prepared, labels=BY_INDEX, progress=not args.quiet)

@@ -44,6 +44,11 @@ def check_source(args: argparse.Namespace) -> None:
 
         how = find_dataset(args.dataset).how_to_get(Path("ROOT"))
         raise AcclimateError(f"--dataset {args.dataset} needs --root\n{how}")
+    labels = getattr(args, "labels", None)
+    if labels is not None and args.dataset is not None:
+        raise AcclimateError("--labels and --no-labels are for --images; a --dataset has its own")
+    if labels not in (None, "index", "none"):
+        check_path(labels, "--labels")
     if args.images is not None:
         check_path(args.images)
         if isinstance(args.shift, str):

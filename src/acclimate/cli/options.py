@@ -20,6 +20,7 @@ __all__ = [
     "add_engine",
     "add_images",
     "add_json",
+    "add_labels",
     "add_model",
     "add_plan",
     "add_quiet",
@@ -108,6 +109,15 @@ def add_images(groups: Groups, *, many: bool) -> None:
         add("--shift", metavar="SHIFT", action="append", help=f"repeatable: {_SHIFT}{groups_of}")
     else:
         add("--shift", metavar="SHIFT", help=_SHIFT)
+
+
+def add_labels(groups: Groups) -> None:
+    """--labels and --no-labels, which are only scored by."""
+    add = groups.data.add_argument
+    table = "a table with the columns file and class; index: sub-folders numbered by class"
+    add("--labels", metavar="FILE", help=table)
+    none = "do not take sub-folders for classes, whatever they are called"
+    add("--no-labels", dest="labels", action="store_const", const="none", help=none)
 
 
 def add_recipe(groups: Groups, *, default: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ __all__ = [
     "show_warnings_plainly",
     "write_figure",
     "write_file",
+    "write_page",
 ]
 
 
@@ -47,6 +48,18 @@ def write_figure(folder: Path, name: str, spec: dict[str, Any]) -> list[Path]:
 
     drawn = {"svg": svg(spec).encode(), "png": png(spec)}
     return [write_file(folder / f"{name}.{kind}", content) for kind, content in drawn.items()]
+
+
+def write_page(path: Path, page: Callable[[], str]) -> list[str]:
+    """Write a page; its name, or none where what makes pages is not installed, and a line on it."""
+    from acclimate.report.templates import why_no_pages
+
+    missing = why_no_pages()
+    if missing is not None:
+        print(f"note: {path.name} is left out; {missing}", file=sys.stderr)
+        return []
+    write_file(path, page().encode("utf-8", "backslashreplace"))
+    return [path.name]
 
 
 def say_written(written: Sequence[Path]) -> None:

@@ -8,6 +8,7 @@ from acclimate._version import __version__
 from acclimate.cli import (
     adapt,
     bench,
+    compare,
     corrupt,
     drift,
     evaluate,
@@ -39,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-V", "--version", action="version", version=f"acclimate {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (adapt, drift, evaluate, bench, tune, results, report, reproduce):
+    for command in (adapt, compare, drift, evaluate, bench, tune, results, report, reproduce):
         command.add_parser(commands)
     for command in (listing, show, corrupt, pretrain, theory):
         command.add_parser(commands)

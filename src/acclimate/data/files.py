@@ -172,8 +172,8 @@ _LARGEST = 2**30  # bytes of an image file
 class FolderSource(EncodedSource):
     """The image files below a folder, in the order of their paths.
 
-    Sub-folders that name classes give labels; ``labels`` overrides them, one per image file found,
-    readable or not.
+    Sub-folders that name classes give labels, with ``by_index`` numbered ones too; ``labels``
+    overrides them, one per image file found, readable or not.
 
     A benchmark knows its files: ``names`` (relative paths, with ``/``) are read instead of what a
     search would find, in their order. ``class_names`` are as for any source, and ``options``
@@ -187,6 +187,7 @@ class FolderSource(EncodedSource):
         preprocessing: Preprocessing,
         labels: Labels | None = None,
         classes: ClassList | None = None,
+        by_index: bool = False,
         names: Sequence[str] | None = None,
         class_names: Sequence[str] | None = None,
         **options: Any,
@@ -196,7 +197,7 @@ class FolderSource(EncodedSource):
         if not found:
             raise AcclimateError(f"expected at least one image in {base}, got an empty list")
         if labels is None:
-            known, folders = labels_of_paths(found, classes)
+            known, folders = labels_of_paths(found, classes, by_index=by_index)
             class_names = folders if class_names is None else class_names
         else:
             count = None if classes is None else len(classes)

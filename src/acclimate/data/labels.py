@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -15,11 +19,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.reading import read_text
 
 __all__ = [
+    "BY_INDEX",
+    "NO_LABELS",
     "ClassList",
     "Labels",
+    "LabelsFrom",
     "Scoring",
     "check_labels",
     "classes_named",
@@ -27,10 +35,17 @@ __all__ = [
     "imagenet_index",
     "labels_of_paths",
     "match_classes",
+    "read_labels",
 ]
 
 Labels: TypeAlias = Sequence[int] | Tensor | NDArray[np.integer]
 """One class index per image, -1 where unknown."""
+
+BY_INDEX, NO_LABELS = "index", "none"
+
+LabelsFrom: TypeAlias = Labels | str | Path
+"""Labels, or where they are: a table with the columns file and class, ``"index"`` for sub-folders
+numbered by class, ``"none"`` for no labels whatever the folders are called."""
 
 _Rule = Callable[[str], "int | None"]
 
@@ -58,8 +73,10 @@ class ClassList:
         return len(self.names)
 
 
-def match_classes(folders: Sequence[str], classes: ClassList | None) -> list[int] | None:
-    """The class index of each folder: by name, else by id, else by index.
+def match_classes(
+    folders: Sequence[str], classes: ClassList | None, *, by_index: bool = True
+) -> list[int] | None:
+    """The class index of each folder: by name, else by id, else by index unless that is off.
 
     All folders go by one rule where one fits them all. None means that the folders do not name
     classes at all (dates, cameras). Without a class list only indices can be read.
@@ -76,11 +93,7 @@ def match_classes(folders: Sequence[str], classes: ClassList | None) -> list[int
         AcclimateError: when some folders name classes and others do not.
     """
 
-    def by_index(name: str) -> int | None:
-        known = name.isascii() and name.isdigit()
-        return int(name) if known and (classes is None or int(name) < len(classes)) else None
-
-    rules = [*_naming_rules(classes), by_index]
+    rules = [*_naming_rules(classes), *([_index_rule(classes)] if by_index else [])]
     for rule in rules:
         found = _all_by(rule, folders)
         if found is not None:
@@ -100,15 +113,18 @@ def classes_named(names: Sequence[str], classes: ClassList) -> list[int | None]:
 
 
 def labels_of_paths(
-    paths: Sequence[str], classes: ClassList | None
+    paths: Sequence[str], classes: ClassList | None, *, by_index: bool = False
 ) -> tuple[Tensor | None, tuple[str, ...] | None]:
     """Labels of relative paths by the folders they lie in, and the names of those folders.
 
     The class folder is the outermost one, or the innermost where only that one names classes
-    (``gaussian_noise/5/n01440764/a.jpg``). Images outside any folder have the label -1.
+    (``gaussian_noise/5/n01440764/a.jpg``). Images outside any folder have the label -1. Numbers
+    are classes only if asked for: they are as often cameras, days or parts of a set.
 
     >>> labels_of_paths(["cat/1.png", "dog/1.png"], ClassList(("dog", "cat")))
     (tensor([1, 0]), ('cat', 'dog'))
+    >>> labels_of_paths(["1/1.png"], None), labels_of_paths(["1/1.png"], None, by_index=True)
+    ((None, ('1',)), (tensor([1]), ('1',)))
     """
     outer, inner = (
         [path.split("/")[level] if "/" in path else None for path in paths] for level in (0, -2)
@@ -122,8 +138,88 @@ def labels_of_paths(
             if found is not None:
                 return _spread(level, found), tuple(_named(level))
     folders = _named(outer)
-    found = match_classes(folders, classes)
+    found = match_classes(folders, classes, by_index=by_index)
     return None if found is None else _spread(outer, found), tuple(folders)
+
+
+def read_labels(path: str | Path, names: Sequence[str], classes: ClassList | None) -> Tensor:
+    """Labels of images from a table with the columns file and class, -1 where it has none.
+
+    A file is named as in the folder, or by its last part where no other image has that; a class by
+    name, id or index. Tables of spreadsheets with semicolons or tabs are read too.
+    """
+    path = Path(path).expanduser()
+    given = _read_table(path)
+    rules = [*_naming_rules(classes), _index_rule(classes)]
+    said = sorted(set(given.values()))
+    indices = next((found for rule in rules if (found := _all_by(rule, said))), None)
+    if indices is None:
+        indices = [-1 if each is None else each for each in _by_any(rules, said)]
+        if unknown := [word for word, i in zip(said, indices, strict=True) if i < 0]:
+            raise AcclimateError(
+                f"expected classes of the model in {path}, by name, id or index, got "
+                f"{', '.join(map(repr, unknown[:5]))}"
+            )
+    index = dict(zip(said, indices, strict=True))
+    rows = {name: row for row, name in enumerate(names)}
+    short: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        short.setdefault(name.rpartition("/")[2], []).append(row)
+    labels, absent = torch.full((len(names),), -1), []
+    for file, word in given.items():
+        found = [rows[file]] if file in rows else short.get(file.rpartition("/")[2], [])
+        if len(found) == 1:
+            labels[found[0]] = index[word]
+        else:
+            absent.append(file)
+    if len(absent) == len(given):
+        raise AcclimateError(
+            f"none of the {len(given)} files in {path} are among the images: expected names such "
+            f"as {names[0]!r}, got {absent[0]!r}"
+        )
+    if absent:
+        warnings.warn(
+            f"{len(absent)} of {len(given)} files in {path} are not among the images, or not one "
+            f"alone ({', '.join(absent[:3])})",
+            AcclimateWarning,
+            stacklevel=2,
+        )
+    return labels
+
+
+def _read_table(path: Path) -> Mapping[str, str]:
+    """The class of each file, as written; rows without a class are left out."""
+    text = read_text(path).removeprefix("\ufeff")
+    head = text.partition("\n")[0]
+    delimiter = max(",;\t", key=head.count)
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    columns = {name.strip().casefold(): name for name in rows.fieldnames or ()}
+    if missing := [name for name in ("file", "class") if name not in columns]:
+        raise AcclimateError(
+            f"expected a table with the columns file and class in {path}, got no {missing[0]!r} "
+            f"among {', '.join(map(repr, columns)) or 'none'}"
+        )
+    given: dict[str, str] = {}
+    for row in rows:
+        file, word = ((row[columns[name]] or "").strip() for name in ("file", "class"))
+        file = file.replace("\\", "/").removeprefix("./")
+        if not file or not word:
+            continue
+        if given.setdefault(file, word) != word:
+            raise AcclimateError(
+                f"expected one class for {file} in {path}, got {given[file]!r} and {word!r}"
+            )
+    if not given:
+        raise AcclimateError(f"expected labelled files in {path}, got none")
+    return given
+
+
+def _index_rule(classes: ClassList | None) -> _Rule:
+    def by_index(name: str) -> int | None:
+        known = name.isascii() and name.isdigit()
+        return int(name) if known and (classes is None or int(name) < len(classes)) else None
+
+    return by_index
 
 
 def check_labels(labels: Labels, *, count: int, class_count: int | None = None) -> Tensor | None:

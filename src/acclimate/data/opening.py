@@ -15,7 +15,14 @@ from acclimate.data.base import ImageSource
 from acclimate.data.datasets import open_items
 from acclimate.data.decode import want_preprocessing
 from acclimate.data.files import FolderSource
-from acclimate.data.labels import ClassList, Labels, check_labels
+from acclimate.data.labels import (
+    BY_INDEX,
+    NO_LABELS,
+    ClassList,
+    LabelsFrom,
+    check_labels,
+    read_labels,
+)
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.data.shards import ShardSource, expand_shards
 from acclimate.data.shift import Shift
@@ -29,7 +36,7 @@ def open_images(
     data: object,
     *,
     preprocessing: Preprocessing | None = None,
-    labels: Labels | None = None,
+    labels: LabelsFrom | None = None,
     classes: ClassList | None = None,
     shift: str | Shift | None = None,
     cache: int | None = None,
@@ -45,7 +52,9 @@ def open_images(
             and scaled by ``preprocessing``; float ones (N×C×H×W) are used as model input unchanged.
             Items are an image, (image, label) or a dictionary with ``image`` and ``label``.
         preprocessing: how the model was fed; needed for all but float images.
-        labels: class indices, -1 where unknown, instead of those found in the data.
+        labels: class indices, -1 where unknown, instead of those found in the data; or a table with
+            the columns file and class; "index" takes sub-folders numbered by class for labels too,
+            "none" takes none.
         classes: the model's classes, to match folder names and check labels.
         shift: a corruption to apply on the fly, ``imagenet/fog:3``; nothing is written.
         cache: bytes of images to keep in memory; None is a third of what is available.
@@ -63,8 +72,13 @@ def open_images(
             raise AcclimateError("expected no labels=... with an ImageSource, which has its own")
         source = data
     else:
-        options = {"labels": labels, "classes": classes, "cache": cache, "progress": progress}
-        source = _open(data, preprocessing, **options)
+        options: dict[str, Any] = {
+            "labels": labels,
+            "classes": classes,
+            "cache": cache,
+            "progress": progress,
+        }
+        source = _labelled(data, preprocessing, **options)
         if source.skipped:
             first = "; ".join(f"{item.name}: {item.reason}" for item in source.skipped[:3])
             more = "; …" if len(source.skipped) > 3 else ""
@@ -78,11 +92,35 @@ def open_images(
     return source if shift is None else ShiftedSource(source, shift, cache=cache, device=device)
 
 
-def _open(data: object, preprocessing: Preprocessing | None, **options: Any) -> ImageSource:
+def _labelled(
+    data: object,
+    preprocessing: Preprocessing | None,
+    *,
+    labels: LabelsFrom | None,
+    classes: ClassList | None,
+    **options: Any,
+) -> ImageSource:
+    """The images with the labels asked for, wherever those are."""
+    if not isinstance(labels, (str, Path)):
+        return _open(data, preprocessing, labels=labels, classes=classes, **options)
+    if labels == BY_INDEX:
+        if not isinstance(data, (str, Path)):
+            raise AcclimateError(f'labels="{BY_INDEX}" is for folders, got {type(data).__name__}')
+        return _open(data, preprocessing, labels=None, classes=classes, by_index=True, **options)
+    source = _open(data, preprocessing, labels=None, classes=None, **options)
+    source.class_names = None
+    source.labels = None if labels == NO_LABELS else read_labels(labels, source.names, classes)
+    return source
+
+
+def _open(
+    data: object, preprocessing: Preprocessing | None, *, by_index: bool = False, **options: Any
+) -> ImageSource:
     if isinstance(data, (str, Path)):
         path = Path(data).expanduser()
         is_tar = path.name.lower().endswith((".tar", ".tar.gz", ".tgz"))
         if path.is_dir() or is_tar:
+            options["by_index"] = by_index
             wanted = want_preprocessing(preprocessing, "image files")
             if path.is_dir():
                 return FolderSource(path, preprocessing=wanted, **options)

@@ -216,6 +216,7 @@ class ShardSource(EncodedSource):
         preprocessing: Preprocessing,
         labels: Labels | None = None,
         classes: ClassList | None = None,
+        by_index: bool = False,
         progress: bool = True,
         **options: Any,
     ) -> None:
@@ -233,7 +234,8 @@ class ShardSource(EncodedSource):
             raise AcclimateError(f"expected samples in {len(shards)} shards, found none")
         class_names: tuple[str, ...] | None = None
         if labels is None and all(sample.label == -1 for sample in samples):
-            known, class_names = labels_of_paths([sample.key for sample in samples], classes)
+            keys = [sample.key for sample in samples]
+            known, class_names = labels_of_paths(keys, classes, by_index=by_index)
         else:
             labels = [sample.label for sample in samples] if labels is None else labels
             count = None if classes is None else len(classes)

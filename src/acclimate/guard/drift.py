@@ -21,6 +21,7 @@ from acclimate.data import (
     epoch_order,
     open_images,
 )
+from acclimate.data.labels import NO_LABELS
 from acclimate.data.shift import Shift
 from acclimate.errors import AcclimateError
 from acclimate.guard.estimate import LATE, Interval, estimate_level, lateness
@@ -161,7 +162,7 @@ def drift(
         source = open_images(
             data,
             preprocessing=loaded.preprocessing,
-            classes=loaded.classes,
+            labels=None if isinstance(data, ImageSource) else NO_LABELS,
             shift=seen_through,
             device=where,
             progress=progress,

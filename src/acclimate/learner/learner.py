@@ -124,6 +124,7 @@ class Learner:
         self.steps = 0
         self.forwards = 0
         self.backwards = 0
+        self.cost = 0  # forward passes of one image; a backward pass is the work of two
         self._tapped: nn.Module | None = None
         self._features: Tensor | None = None
         self._counted: tuple[Tensor, int] | None = None
@@ -226,6 +227,7 @@ class Learner:
 
     def _run(self, images: Tensor, weights: Mapping[str, Tensor] | None) -> Outputs:
         self.forwards += 1
+        self.cost += len(images) * (3 if torch.is_grad_enabled() else 1)
         for slot, part in self._transforming.items():
             others = None if weights is None else under(f"{slot}:", weights)
             images = part.transform(self.states[slot], images, others)
@@ -433,11 +435,11 @@ class Learner:
 
     @property
     def _counts(self) -> tuple[int, ...]:
-        return self.steps, self.forwards, self.backwards
+        return self.steps, self.forwards, self.backwards, self.cost
 
     @_counts.setter
     def _counts(self, counts: tuple[int, ...]) -> None:
-        self.steps, self.forwards, self.backwards = counts
+        self.steps, self.forwards, self.backwards, self.cost = counts
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_graphed": None}  # a copy captures its own steps
@@ -513,6 +515,7 @@ class Learner:
 
     def forward_plain(self, images: Tensor) -> Tensor:
         """The model as it stands, with its own buffers: what a user without this package gets."""
+        self.cost += len(images)
         return self.network.logits(images, self.statistics)
 
     def release(self) -> nn.Module:

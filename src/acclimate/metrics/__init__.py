@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from acclimate.data.labels import Scoring
     from acclimate.metrics.calibration import Calibration, ReliabilityBin, ece
     from acclimate.metrics.error import ErrorCounts, top_k_error
-    from acclimate.metrics.figure import Figure, bootstrap_interval
+    from acclimate.metrics.figure import Figure, bootstrap_interval, wilson_interval
     from acclimate.metrics.predictions import (
         Confusions,
         Control,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "calibration": "Calibration ReliabilityBin ece",
     "error": "ErrorCounts Scoring top_k_error",
-    "figure": "Figure bootstrap_interval",
+    "figure": "Figure bootstrap_interval wilson_interval",
     "predictions": (
         "Confusions Control FilteredError MostPredicted UnmappableShare confusion_matrix "
         "confusions filtered_error imagenet_control most_predicted unmappable_share"
@@ -96,6 +96,7 @@ __all__ = [
     "spearman",
     "top_k_error",
     "unmappable_share",
+    "wilson_interval",
 ]
 
 __getattr__, __dir__ = imported_when_used(

@@ -5,8 +5,10 @@ Intervals are percentile bootstraps: how far a figure moves when the images are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["Figure", "binomial_errors", "bootstrap_interval", "figure_of"]
+__all__ = ["Figure", "binomial_errors", "bootstrap_interval", "figure_of", "wilson_interval"]
 
 Array = NDArray[Any]
 
@@ -89,6 +91,25 @@ def binomial_errors(
     wrong ones: the bootstrap itself, without the images.
     """
     return 100 * rng.binomial(total, wrong / total, size=draws) / total
+
+
+def wilson_interval(wrong: int, total: int, *, level: float = 0.95) -> tuple[float, float]:
+    """Where the share of wrong ones lies, in percent, if so many of ``total`` are (Wilson 1927).
+
+    Unlike a bootstrap it has a width where none or all are wrong.
+
+    >>> [round(end, 1) for end in wilson_interval(10, 100)]
+    [5.5, 17.4]
+    >>> [round(end, 1) for end in wilson_interval(0, 100)]
+    [0.0, 3.7]
+    """
+    if not 0 <= wrong <= total or total == 0:
+        raise AcclimateError(f"expected 0 <= wrong <= total > 0, got {wrong} of {total}")
+    _check_draws(level=level, draws=1)
+    z, p = NormalDist().inv_cdf((1 + level) / 2), wrong / total
+    middle = (p + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(p * (1 - p) / total + (z / (2 * total)) ** 2)
+    return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
 
 
 def bootstrap_interval(

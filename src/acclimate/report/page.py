@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from acclimate._version import __version__
 from acclimate.bench import Condition, Store
 from acclimate.bench.choices import Choices
 from acclimate.bench.record import Result
@@ -32,8 +31,9 @@ from acclimate.report.tables import (
     settings_tables,
     shift_tables,
 )
+from acclimate.report.templates import rendered
 from acclimate.table import Table
-from acclimate.text import counted, printable
+from acclimate.text import counted
 
 __all__ = ["Report", "build_report", "report_page"]
 
@@ -83,25 +83,14 @@ def report_page(report: Report) -> str:
     >>> page[:15], "<h1>sweep.db</h1>" in page
     ('<!doctype html>', True)
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     missing = why_no_charts()
-    environment = Environment(
-        loader=PackageLoader("acclimate.report", "report_assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    return environment.get_template("page.html").render(
+    return rendered(
+        "page.html",
         report=report,
         missing=missing,
         script="" if missing or not report.figures else browser_script(),
         themes={"light": LIGHT, "dark": DARK},
         rows_of_data=_DATA,
-        version=__version__,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from acclimate.data.base import ImageSource
 from acclimate.data.benchmarks.registry import Dataset, Request, register_dataset
 from acclimate.data.files import find_images
+from acclimate.data.labels import BY_INDEX
 from acclimate.data.opening import open_images
 from acclimate.errors import AcclimateError
 
@@ -17,6 +18,7 @@ def _open(request: Request) -> ImageSource:
     return open_images(
         request.root,
         preprocessing=request.preprocessing,
+        labels=BY_INDEX,  # what is scored has labels, and numbers are what is left
         classes=request.classes,
         cache=request.cache,
         progress=request.progress,
