@@ -38,6 +38,7 @@ ORDER = (
     ("presets",),
     ("guard",),
     ("result",),
+    ("exporting",),
     ("adaptation",),
     ("stream",),
     ("demo",),

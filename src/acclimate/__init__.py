@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from acclimate.data.preprocessing import Preprocessing as Preprocessing
     from acclimate.errors import AcclimateError as AcclimateError
     from acclimate.errors import AcclimateWarning as AcclimateWarning
+    from acclimate.exporting import export as export
     from acclimate.guard.drift import drift as drift
     from acclimate.guard.guard import Guard as Guard
     from acclimate.methods import Recipe as Recipe
@@ -48,6 +49,7 @@ _HOME = {
     "Stream": "stream",
     "adapt": "adaptation.adapt",
     "drift": "guard.drift",
+    "export": "exporting",
     "get_recipe": "methods",
     "list_recipes": "methods",
     "register_recipe": "methods",

@@ -21,6 +21,7 @@ from acclimate.guard.guard import Guard
 from acclimate.guard.history import History
 from acclimate.guard.verdict import Verdict
 from acclimate.methods import Recipe
+from acclimate.models.record import Metadata, model_metadata, read_metadata
 from acclimate.parts.adapters import NAME
 from acclimate.reading import read_csv, read_object
 from acclimate.text import Keep, Score, Speed, titled_rows
@@ -121,7 +122,8 @@ class AdaptationResult:
     ``model`` is the plain model, in ``eval()``; ``predictions`` are the classes it predicts, one
     per image, ``probabilities`` their calibrated probabilities, ``confidence`` the raw ones,
     ``names`` the images; ``left_out`` names those that were skipped, and why. ``record`` says what
-    the run depended on: versions, seed, checksums of weights and images.
+    the run depended on: versions, seed, checksums of weights and images. ``metadata`` are the
+    model's name, classes and preprocessing, which are written beside its weights.
     """
 
     model: nn.Module
@@ -136,6 +138,7 @@ class AdaptationResult:
     skipped: int = 0
     notes: list[str] = field(default_factory=list)
     left_out: Sequence[Skipped] = ()
+    metadata: Metadata | None = None
 
     def __repr__(self) -> str:
         """A few lines: the model's weights and the predictions would fill the screen."""
@@ -251,8 +254,12 @@ class AdaptationResult:
         return folder
 
     def _model_record(self) -> dict[str, Any] | None:
-        """What a user of the weights alone should know."""
-        return None if self.temperature is None else {"temperature": self.temperature}
+        """What a user of the weights alone should know; ``models.load`` reads most of it."""
+        known = self.metadata
+        record = {} if known is None else model_metadata(known.of(self.model))
+        if self.temperature is not None:
+            record["temperature"] = self.temperature
+        return record or None
 
     def _predictions(self) -> Iterator[list[Any]]:
         named = self.class_names is not None
@@ -295,6 +302,7 @@ class AdaptationResult:
                 notes=summary["notes"],
                 left_out=[Skipped(**skipped) for skipped in summary.get("left_out", [])],
                 record=record,
+                metadata=read_metadata(folder / MODEL),
             )
         except (OSError, AcclimateError) as error:
             raise AcclimateError(f"{folder} does not hold a finished result: {error}") from error

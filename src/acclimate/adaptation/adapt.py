@@ -33,6 +33,7 @@ from acclimate.models import LoadedModel, as_loaded
 from acclimate.models.device import choose_device, copy_model, floating_dtype
 from acclimate.models.layers import batch_norm_layers
 from acclimate.models.outputs import checked_logits
+from acclimate.models.record import Metadata
 from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
@@ -251,6 +252,9 @@ def adapt(
             left_out=images.skipped,
             notes=notes + _notes(learner),
             record=replace(record, acceleration=str(learner.ran)),
+            metadata=Metadata(
+                loaded.name, loaded.classes, images.preprocessing or loaded.preprocessing
+            ),
         )
         if folder:
             folder.finish(result)

@@ -11,6 +11,7 @@ from acclimate.cli import (
     corrupt,
     drift,
     evaluate,
+    export,
     listing,
     pretrain,
     report,
@@ -41,6 +42,6 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (adapt, drift, evaluate, bench, tune, results, report, reproduce):
         command.add_parser(commands)
-    for command in (listing, show, corrupt, pretrain, theory):
+    for command in (export, listing, show, corrupt, pretrain, theory):
         command.add_parser(commands)
     return parser
