@@ -37,6 +37,7 @@ ORDER = (
     ("methods",),
     ("presets",),
     ("guard",),
+    ("callbacks",),
     ("result",),
     ("exporting",),
     ("adaptation",),

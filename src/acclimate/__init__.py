@@ -17,6 +17,7 @@ from acclimate._version import __version__
 
 if TYPE_CHECKING:
     from acclimate import bench as bench
+    from acclimate import callbacks as callbacks
     from acclimate import data as data
     from acclimate import methods as methods
     from acclimate import metrics as metrics
@@ -57,6 +58,7 @@ _HOME = {
 
 _PACKAGES = (
     "bench",
+    "callbacks",
     "data",
     "methods",
     "metrics",
