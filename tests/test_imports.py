@@ -42,6 +42,7 @@ ORDER = (
     ("exporting",),
     ("adaptation",),
     ("stream",),
+    ("serve",),
     ("demo",),
     ("pretraining",),
     ("bench",),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from acclimate import parallel as parallel
     from acclimate import parts as parts
     from acclimate import pretraining as pretraining
+    from acclimate import serve as serve
     from acclimate import theory as theory
     from acclimate.adaptation.adapt import adapt as adapt
     from acclimate.data.preprocessing import Preprocessing as Preprocessing
@@ -66,6 +67,7 @@ _PACKAGES = (
     "parallel",
     "parts",
     "pretraining",
+    "serve",
     "theory",
 )
 

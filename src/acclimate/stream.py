@@ -169,6 +169,11 @@ class Stream(nn.Module):
         return self.learner.recipe.learns and not self.paused
 
     @property
+    def checked(self) -> bool:
+        """Whether the guard has looked at what was learnt last, and found nothing."""
+        return self.guard.action == "off" or self._watch.steps == 0
+
+    @property
     def _called(self) -> Sequence[Callback]:
         return self.callbacks if parallel.is_main() else ()
 

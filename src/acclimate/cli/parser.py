@@ -17,6 +17,7 @@ from acclimate.cli import (
     report,
     reproduce,
     results,
+    serve,
     show,
     theory,
     tune,
@@ -40,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-V", "--version", action="version", version=f"acclimate {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (adapt, drift, evaluate, bench, tune, results, report, reproduce):
+    for command in (adapt, serve, drift, evaluate, bench, tune, results, report, reproduce):
         command.add_parser(commands)
     for command in (export, listing, show, corrupt, pretrain, theory):
         command.add_parser(commands)
