@@ -17,6 +17,7 @@ from acclimate._version import __version__
 
 if TYPE_CHECKING:
     from acclimate import bench as bench
+    from acclimate import callbacks as callbacks
     from acclimate import data as data
     from acclimate import methods as methods
     from acclimate import metrics as metrics
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from acclimate import parallel as parallel
     from acclimate import parts as parts
     from acclimate import pretraining as pretraining
+    from acclimate import serve as serve
     from acclimate import theory as theory
     from acclimate.adaptation.adapt import adapt as adapt
     from acclimate.adaptation.compare import compare as compare
     from acclimate.data.preprocessing import Preprocessing as Preprocessing
     from acclimate.errors import AcclimateError as AcclimateError
     from acclimate.errors import AcclimateWarning as AcclimateWarning
+    from acclimate.exporting import export as export
     from acclimate.guard.drift import drift as drift
     from acclimate.guard.guard import Guard as Guard
     from acclimate.methods import Recipe as Recipe
@@ -50,6 +53,7 @@ _HOME = {
     "adapt": "adaptation.adapt",
     "compare": "adaptation.compare",
     "drift": "guard.drift",
+    "export": "exporting",
     "get_recipe": "methods",
     "list_recipes": "methods",
     "register_recipe": "methods",
@@ -57,6 +61,7 @@ _HOME = {
 
 _PACKAGES = (
     "bench",
+    "callbacks",
     "data",
     "methods",
     "metrics",
@@ -64,6 +69,7 @@ _PACKAGES = (
     "parallel",
     "parts",
     "pretraining",
+    "serve",
     "theory",
 )
 

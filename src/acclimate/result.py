@@ -21,6 +21,7 @@ from acclimate.guard.guard import Guard
 from acclimate.guard.history import History
 from acclimate.guard.verdict import Verdict
 from acclimate.methods import Recipe
+from acclimate.models.record import Metadata, model_metadata, read_metadata
 from acclimate.parts.adapters import NAME
 from acclimate.reading import read_csv, read_object
 from acclimate.text import Keep, Score, Speed, titled_rows
@@ -125,7 +126,8 @@ class AdaptationResult:
     ``model`` is the plain model, in ``eval()``; ``predictions`` are the classes it predicts, one
     per image, ``probabilities`` their calibrated probabilities, ``confidence`` the raw ones,
     ``names`` the images; ``left_out`` names those that were skipped, and why. ``record`` says what
-    the run depended on: versions, seed, checksums of weights and images.
+    the run depended on: versions, seed, checksums of weights and images. ``metadata`` are the
+    model's name, classes and preprocessing, which are written beside its weights.
 
     The three with ``_before`` are the unadapted model's, calibrated by its own estimated error;
     None where it was not asked (guard off, no labels).
@@ -150,6 +152,7 @@ class AdaptationResult:
     confidence_before: Tensor | None = None
     probabilities_before: Tensor | None = None
     cost: float | None = None
+    metadata: Metadata | None = None
 
     def __repr__(self) -> str:
         """A few lines: the model's weights and the predictions would fill the screen."""
@@ -271,8 +274,12 @@ class AdaptationResult:
         return folder
 
     def _model_record(self) -> dict[str, Any] | None:
-        """What a user of the weights alone should know."""
-        return None if self.temperature is None else {"temperature": self.temperature}
+        """What a user of the weights alone should know; ``models.load`` reads most of it."""
+        known = self.metadata
+        record = {} if known is None else model_metadata(known.of(self.model))
+        if self.temperature is not None:
+            record["temperature"] = self.temperature
+        return record or None
 
     def _predictions(self) -> Iterator[list[Any]]:
         columns: dict[str, Sequence[Any]] = {
@@ -328,6 +335,7 @@ class AdaptationResult:
                 notes=summary["notes"],
                 left_out=[Skipped(**skipped) for skipped in summary.get("left_out", [])],
                 record=record,
+                metadata=read_metadata(folder / MODEL),
             )
         except (OSError, AcclimateError) as error:
             raise AcclimateError(f"{folder} does not hold a finished result: {error}") from error

@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from acclimate import parallel
 from acclimate.acceleration import check_speed, choose
+from acclimate.callbacks import Callback, StepRecord, check_callbacks
 from acclimate.data.arrays import model_input, warn_of_unscaled
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
@@ -96,6 +97,9 @@ class Stream(nn.Module):
 
     ``notes`` says which learning rate is used and why, where the paper or the batch size chose it.
 
+    ``callbacks`` are called after every step, and with what the guard saw in place of a warning
+    (see :mod:`acclimate.callbacks`).
+
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     >>> stream = Stream(net, "ent")
     >>> stream(torch.rand(8, 3, 2, 2)).shape
@@ -117,8 +121,10 @@ class Stream(nn.Module):
         speed: Speed = "auto",
         inplace: bool = False,
         seed: int = 0,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         super().__init__()
+        self.callbacks = check_callbacks(callbacks)
         loaded = as_loaded(model, preprocessing)
         self.name, self.preprocessing = loaded.name, loaded.preprocessing
         chosen = get_recipe(recipe, options)
@@ -165,6 +171,15 @@ class Stream(nn.Module):
     def learns(self) -> bool:
         """Whether the next batch will move any parameter."""
         return self.learner.recipe.learns and not self.paused
+
+    @property
+    def checked(self) -> bool:
+        """Whether the guard has looked at what was learnt last, and found nothing."""
+        return self.guard.action == "off" or self._watch.steps == 0
+
+    @property
+    def _called(self) -> Sequence[Callback]:
+        return self.callbacks if parallel.is_main() else ()
 
     def __repr__(self) -> str:
         """A few lines: the layers of the model are ``repr(stream.model)``."""
@@ -226,6 +241,9 @@ class Stream(nn.Module):
             logits, fit = images, False
         else:
             result = self.learner.step(images)
+            step = StepRecord(step=self.learner.steps, images=len(images), loss=result.loss)
+            for callback in self._called:
+                callback.on_step_end(step)
             logits, fit = result.logits, self._guard(images, result.logits, result.loss)
             if fit and self.predictions == "after" and not self.episodic:
                 logits = self.learner.logits(images)
@@ -373,7 +391,9 @@ class Stream(nn.Module):
         self.events.append(event)
         self.event_count += 1
         del self.events[:-EVENTS]
-        if self.guard.action != "observe":
+        for callback in self._called:
+            callback.on_event(event)
+        if self.guard.action != "observe" and not self.callbacks:
             warnings.warn(str(event), AcclimateWarning, stacklevel=4)
 
     def pause(self) -> None:

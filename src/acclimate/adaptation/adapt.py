@@ -20,6 +20,7 @@ from acclimate.adaptation.auto import AUTO, PATIENCE, make_plan, stored_plan
 from acclimate.adaptation.folder import RunFolder
 from acclimate.adaptation.passes import Passes
 from acclimate.adaptation.run import AdaptationRun
+from acclimate.callbacks import Callback, check_callbacks
 from acclimate.checkpoint import fingerprint
 from acclimate.data import ImageSource, Preprocessing, batch_count, batches, open_images
 from acclimate.data.labels import BY_INDEX, NO_LABELS, LabelsFrom
@@ -33,6 +34,7 @@ from acclimate.models import LoadedModel, as_loaded
 from acclimate.models.device import choose_device, copy_model, floating_dtype
 from acclimate.models.layers import batch_norm_layers
 from acclimate.models.outputs import checked_logits
+from acclimate.models.record import Metadata
 from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
@@ -66,6 +68,7 @@ def adapt(
     speed: Speed = "auto",
     inplace: bool = False,
     progress: bool = True,
+    callbacks: Sequence[Callback] = (),
 ) -> AdaptationResult:
     """Adapt a classifier to unlabelled images.
 
@@ -104,6 +107,8 @@ def adapt(
             gives the same bits.
         inplace: adapt the model itself instead of a copy.
         progress: show progress bars on stderr.
+        callbacks: called after every step and epoch and with what the guard saw, loggers among
+            them (see :mod:`acclimate.callbacks`).
 
     >>> import acclimate, torch
     >>> from torch import nn
@@ -126,7 +131,7 @@ def adapt(
         if (keep, score) == ("best", "end"):
             raise AcclimateError("keep='best' chooses among the epochs: it needs score='epochs'")
         check_speed(speed)
-        guard = make_guard(guard)
+        guard, called = make_guard(guard), check_callbacks(callbacks)
         chosen, given = get_recipe("ent" if auto else recipe), dict(options or {})
         chosen.with_options(given).check(module)  # before an hour of reading images
         where = choose_device(device)
@@ -230,6 +235,7 @@ def adapt(
             patience=PATIENCE if auto else None,
             seed=seed,
             write_checkpoint=folder.write_checkpoint if folder else None,
+            callbacks=called,
         )
         checkpoint = folder.checkpoint() if folder else None
         if checkpoint is not None:
@@ -261,6 +267,9 @@ def adapt(
             left_out=images.skipped,
             notes=notes + _notes(learner),
             record=replace(record, acceleration=str(learner.ran)),
+            metadata=Metadata(
+                loaded.name, loaded.classes, images.preprocessing or loaded.preprocessing
+            ),
         )
         if folder:
             folder.finish(result)

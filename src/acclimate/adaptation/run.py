@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from acclimate import parallel
 from acclimate.acceleration import Acceleration
 from acclimate.adaptation.folder import State
 from acclimate.adaptation.passes import Passes, PredictionBuffer, Predictions
+from acclimate.callbacks import Callback, StepRecord
 from acclimate.checkpoint import fingerprint
 from acclimate.data import Batch, batch_count, epoch_order
 from acclimate.errors import AcclimateWarning
@@ -74,7 +75,9 @@ class AdaptationRun:
         patience: int | None = None,
         seed: int,
         write_checkpoint: Callable[[Callable[[], State]], None] | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
+        self._called = callbacks if parallel.is_main() else ()
         self.learner, self.passes, self.guard, self.keep = learner, passes, guard, keep
         self.score, self.estimate, self.patience, self.seed = score, estimate, patience, seed
         self._write_checkpoint = write_checkpoint
@@ -267,6 +270,9 @@ class AdaptationRun:
 
     def _learn(self, batch: Batch) -> None:
         result = self.learner.step(self._images(batch))
+        step = StepRecord(step=self.learner.steps, images=len(batch.indices), loss=result.loss)
+        for callback in self._called:
+            callback.on_step_end(step)
         logits = self.passes.whole(result.logits, batch)
         self._buffer.add(logits, batch.rows)
         if result.loss is not None:
@@ -294,7 +300,10 @@ class AdaptationRun:
         elif self.guard.action == "warn":
             action = "warned"
             warnings.warn(f"step {step}: {trouble}", AcclimateWarning, stacklevel=2)
-        self.history.events.append(Event(step=step, trouble=trouble, action=action))
+        event = Event(step=step, trouble=trouble, action=action)
+        self.history.events.append(event)
+        for callback in self._called:
+            callback.on_event(event)
         self.progress.stopped = self.guard.acts
 
     def _end_epoch(self) -> None:
@@ -324,6 +333,8 @@ class AdaptationRun:
                 estimated_change=change,
             )
         )
+        for callback in self._called:
+            callback.on_epoch_end(self.history.epochs[-1])
         if self.patience and progress.epoch - progress.best_epoch >= self.patience:
             progress.stopped = True
         self._checkpoint()

@@ -12,11 +12,13 @@ from acclimate.cli import (
     corrupt,
     drift,
     evaluate,
+    export,
     listing,
     pretrain,
     report,
     reproduce,
     results,
+    serve,
     show,
     theory,
     tune,
@@ -40,8 +42,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-V", "--version", action="version", version=f"acclimate {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (adapt, compare, drift, evaluate, bench, tune, results, report, reproduce):
+    for command in (
+        adapt,
+        compare,
+        serve,
+        drift,
+        evaluate,
+        bench,
+        tune,
+        results,
+        report,
+        reproduce,
+    ):
         command.add_parser(commands)
-    for command in (listing, show, corrupt, pretrain, theory):
+    for command in (export, listing, show, corrupt, pretrain, theory):
         command.add_parser(commands)
     return parser

@@ -19,6 +19,7 @@ from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 
 __all__ = [
+    "TooLargeImageError",
     "UnreadableImageError",
     "channels_first",
     "decode",
@@ -41,8 +42,16 @@ class UnreadableImageError(Exception):
     """A file that holds no image we can read; the message tells why."""
 
 
-def decode(data: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
+class TooLargeImageError(UnreadableImageError):
+    """An image with more pixels than may be read."""
+
+
+def decode(
+    data: bytes, preprocessing: Preprocessing, *, most_pixels: int | None = None
+) -> NDArray[np.uint8]:
     """The image in a file's bytes, fitted to channels × height × width.
+
+    ``most_pixels`` is the limit of the caller's own, besides Pillow's.
 
     Raises:
         UnreadableImageError: with the reason, whatever is wrong with the bytes.
@@ -51,6 +60,11 @@ def decode(data: bytes, preprocessing: Preprocessing) -> NDArray[np.uint8]:
         raise UnreadableImageError("empty file")
     try:
         with Image.open(io.BytesIO(data), formats=image_formats()) as image:
+            if most_pixels is not None and image.width * image.height > most_pixels:
+                raise TooLargeImageError(
+                    f"too large ({image.width:,}×{image.height:,} pixels; expected at most "
+                    f"{most_pixels:,} in all)"
+                )
             _refuse_large(image.size, preprocessing)
             ready = _decode_ready(data, image, preprocessing)
             if ready is not None:
@@ -82,7 +96,7 @@ def _refuse_large(size: tuple[int, int], preprocessing: Preprocessing) -> None:
     most = Image.MAX_IMAGE_PIXELS
     pixels = max(width * height for width, height in (size, preprocessing.resized(size)))
     if most is not None and pixels > most:
-        raise UnreadableImageError(
+        raise TooLargeImageError(
             f"too large ({size[0]:,}×{size[1]:,}, up to {pixels / 1e6:,.0f} megapixels on the way; "
             f"expected at most {most / 1e6:,.0f}, which PIL.Image.MAX_IMAGE_PIXELS sets)"
         )

@@ -88,6 +88,12 @@ class Metadata:
     classes: ClassList | None = None
     preprocessing: Preprocessing | None = None
 
+    def of(self, model: nn.Module) -> LoadedModel:
+        """A model that this is the record of."""
+        return LoadedModel(
+            name=self.name, model=model, preprocessing=self.preprocessing, classes=self.classes
+        )
+
 
 def model_metadata(loaded: LoadedModel) -> dict[str, Any]:
     """What :func:`acclimate.checkpoint.tensors_writer` is to write beside the model's tensors.

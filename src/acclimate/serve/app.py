@@ -1,0 +1,456 @@
+"""The HTTP side of a server: FastAPI over :class:`acclimate.serve.Server`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hmac
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, Field
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from torch import Tensor
+
+from acclimate._version import __version__
+from acclimate.errors import AcclimateError
+from acclimate.serve import bodies
+from acclimate.serve.batching import ClosedError, FullError
+from acclimate.serve.bodies import RefusedError
+from acclimate.serve.metrics import Metrics
+from acclimate.serve.server import Answer, Server
+
+__all__ = ["ADMIN_TOKEN", "make_app"]
+
+ADMIN_TOKEN = "ACCLIMATE_ADMIN_TOKEN"
+"""The environment variable with the token of the admin routes."""
+
+MOST_TOP = 1000
+_BEARER = HTTPBearer(auto_error=False, description=f"The token of --admin-token or {ADMIN_TOKEN}")
+_DECODERS = min(4, os.cpu_count() or 1)
+_IMAGE = {"type": "string", "format": "binary"}
+_BASE64 = {"type": "string", "contentEncoding": "base64"}
+_BODY = {
+    "required": True,
+    "content": {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["image"],
+                "properties": {"image": {"type": "array", "items": _IMAGE, "minItems": 1}},
+            }
+        },
+        "application/json": {
+            "schema": {
+                "oneOf": [
+                    {
+                        "type": "object",
+                        "required": [name],
+                        "properties": {name: schema},
+                        "additionalProperties": False,
+                    }
+                    for name, schema in (
+                        ("image", _BASE64),
+                        ("images", {"type": "array", "items": _BASE64, "minItems": 1}),
+                    )
+                ]
+            }
+        },
+        "application/x-npy": {"schema": _IMAGE},
+        "application/safetensors": {"schema": _IMAGE},
+        "image/*": {"schema": _IMAGE},
+    },
+}
+
+
+class Problem(BaseModel):
+    """Why a request was refused, and what was expected."""
+
+    detail: str
+
+
+class ClassProbability(BaseModel):
+    """A class, by index and, where known, by name."""
+
+    index: int
+    name: str | None
+    probability: float
+
+
+class Prediction(ClassProbability):
+    """The predicted class of one image, and the most probable ones."""
+
+    top: list[ClassProbability]
+
+
+class Predictions(BaseModel):
+    """One prediction for each image, and which model made them."""
+
+    predictions: list[Prediction]
+    model: str
+    version: int
+    adapted: bool = Field(description="Whether another model than the source model answered.")
+    calibrated: bool = Field(description="Whether probabilities are divided by a temperature.")
+    mode: Literal["frozen", "shadow", "live"]
+
+
+class VersionRecord(BaseModel):
+    """One version, as :class:`acclimate.serve.Version` describes it."""
+
+    number: int
+    cause: str
+    created: str
+    step: int
+    images: int
+    drift: float
+    statistics_shift: float | None
+    changed: float | None
+    adapted: bool
+    restored_from: int | None
+    reason: str | None
+
+
+class VersionList(BaseModel):
+    """All versions that are kept, the one that answers and the newest."""
+
+    serving: int
+    candidate: int
+    versions: list[VersionRecord]
+
+
+class Health(BaseModel):
+    """What an operator wants to see first."""
+
+    model: str
+    recipe: str
+    mode: str
+    version: int
+    candidate: int
+    learning: Literal["yes", "no", "never"]
+    not_learning_because: str | None
+    steps: int
+    events: list[str]
+    waiting: int
+
+
+def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": Problem} for status in statuses}
+
+
+def make_app(
+    server: Server,
+    metrics: Metrics,
+    *,
+    admin_token: str | None = None,
+    client_header: str | None = None,
+) -> FastAPI:
+    """The application; ``metrics`` is what the server was made with as its observer.
+
+    Args:
+        server: closed with the application, once all that waits is answered.
+        metrics: shown at /metrics.
+        admin_token: for /pause, /resume, /reset and /rollback, which are refused without one.
+        client_header: the header with the client's address, where a proxy you trust sets it; else
+            a client is who opened the connection.
+    """
+    decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="acclimate-decode")
+    reading = _Reading(server)
+    metrics.watch_queue(lambda: server.waiting)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(server.close)
+        decoders.shutdown()
+
+    app = FastAPI(
+        title="acclimate",
+        summary=f"{server.name}, adapting by {server.recipe}",
+        version=__version__,
+        lifespan=lifespan,
+    )
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        words = "; ".join(
+            f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()
+        )
+        return JSONResponse({"detail": words}, status_code=422)
+
+    @app.post(
+        "/predict",
+        response_model=Predictions,
+        responses=_refusals(400, 408, 413, 415, 422, 429, 503),
+        openapi_extra={"requestBody": _BODY},
+        summary="Classify images",
+    )
+    async def predict(
+        request: Request,
+        top: Annotated[int, Query(ge=1, le=MOST_TOP, description="How many classes to name.")] = 1,
+    ) -> Any:
+        """The class of each image: files in a form, base64 in JSON, a .npy or a safetensors file.
+
+        Arrays are uint8 images of any size, or floats as the model takes them.
+        """
+        body, kind = await reading.body(request), _kind(request)
+        files = await _form_files(request, body, server) if kind == "multipart" else None
+        decode = functools.partial(_decode, kind, body, files, server)
+        images = await asyncio.get_running_loop().run_in_executor(decoders, decode)
+        client = _client(request, client_header)
+        answer = await asyncio.wrap_future(server.predict(images, client=client))
+        return _predictions(answer, server, top=top)
+
+    @app.middleware("http")
+    async def observe(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        if request.url.path != "/predict":
+            return await call_next(request)
+        began = time.perf_counter()
+        response = await call_next(request)
+        metrics.on_response(status=response.status_code, seconds=time.perf_counter() - began)
+        return response
+
+    for kind, status in ((FullError, 429), (ClosedError, 503), (RefusedError, None)):
+        app.add_exception_handler(kind, functools.partial(_refused, status=status))
+
+    @app.get("/versions", response_model=VersionList)
+    def versions() -> Any:
+        """The versions that are kept; going back made new ones, so the list is the log."""
+        return {
+            "serving": server.version.number,
+            "candidate": server.candidate.number,
+            "versions": [version.to_dict() for version in server.versions.list()]
+            or [server.version.to_dict()],
+        }
+
+    @app.get("/health", response_model=Health)
+    def health() -> Any:
+        """Alive, and what it is doing."""
+        return server.status()
+
+    @app.get("/ready", responses=_refusals(503))
+    def ready() -> dict[str, bool]:
+        """200 while requests are taken, 503 while shutting down."""
+        if not server.ready:
+            raise HTTPException(503, "the server is shutting down")
+        return {"ready": True}
+
+    @app.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    def prometheus() -> Response:
+        """Metrics for Prometheus."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def admin(
+        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
+    ) -> None:
+        if not admin_token:
+            raise HTTPException(
+                403,
+                "admin routes are off: start the server with --admin-token TOKEN, or with "
+                f"{ADMIN_TOKEN} in its environment",
+            )
+        if given is None or not hmac.compare_digest(
+            given.credentials.encode(), admin_token.encode()
+        ):
+            raise HTTPException(
+                401,
+                "expected the header Authorization: Bearer TOKEN with the admin token",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+
+    operated: dict[str, Any] = {
+        "dependencies": [Depends(admin)],
+        "responses": _refusals(401, 403, 409),
+    }
+
+    @app.post("/pause", response_model=Health, **operated)
+    def pause() -> Any:
+        """Answer, and learn nothing until /resume, also after a restart."""
+        return _operate(server, server.pause)
+
+    @app.post("/resume", response_model=Health, **operated)
+    def resume() -> Any:
+        """Learn again, also where the guard had stopped it."""
+        return _operate(server, server.resume)
+
+    @app.post("/reset", response_model=Health, **operated)
+    def reset() -> Any:
+        """Forget everything learnt: the source model, as a new version."""
+        return _operate(server, server.reset)
+
+    @app.post(
+        "/rollback",
+        response_model=Health,
+        dependencies=[Depends(admin)],
+        responses=_refusals(401, 403, 404, 409, 422),
+    )
+    def rollback(version: Annotated[int | None, Query(ge=0, lt=2**31)] = None) -> Any:
+        """Go back to a version, by default to the one before the newest."""
+        if version is not None:
+            try:
+                server.versions.check(version)
+            except AcclimateError as error:
+                raise HTTPException(404, str(error)) from error
+        return _operate(server, lambda: server.rollback(version))
+
+    return app
+
+
+def _operate(server: Server, action: Callable[[], object]) -> dict[str, Any]:
+    try:
+        action()
+    except AcclimateError as error:
+        raise HTTPException(409, str(error)) from error
+    return server.status()
+
+
+async def _refused(_: Request, error: Exception, *, status: int | None) -> JSONResponse:
+    if isinstance(error, RefusedError):
+        status = error.status
+    headers = {"Retry-After": "1"} if status in (429, 503) else None
+    return JSONResponse({"detail": str(error)}, status_code=status or 500, headers=headers)
+
+
+class _Reading:
+    """Reads bodies, within limits on each and on all of them together."""
+
+    def __init__(self, server: Server) -> None:
+        self._limits, self._requests, self._bytes = server.settings, 0, 0
+
+    async def body(self, request: Request) -> bytes:
+        """The whole body; refused as soon as it is known to be too large."""
+        most = self._limits.max_body
+        announced = request.headers.get("content-length", "0")
+        if not announced.isdecimal() or int(announced[:20]) > most:
+            raise self._too_large()
+        if self._requests >= self._limits.queue or self._bytes > self._limits.max_buffered:
+            raise FullError("the server is reading as many requests as it may; try again soon")
+        self._requests += 1
+        try:
+            return await asyncio.wait_for(self._read(request), self._limits.body_seconds)
+        except asyncio.TimeoutError as error:
+            raise RefusedError(
+                408, f"expected the whole request within {self._limits.body_seconds:g} s"
+            ) from error
+        finally:
+            self._requests -= 1
+
+    async def _read(self, request: Request) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                self._bytes += len(chunk)
+                if size > self._limits.max_body:
+                    raise self._too_large()
+                if self._bytes > self._limits.max_buffered:
+                    raise FullError("the server is reading as much as it may; try again soon")
+                chunks.append(chunk)
+        finally:
+            self._bytes -= size
+        return b"".join(chunks)
+
+    def _too_large(self) -> RefusedError:
+        return RefusedError(
+            413, f"expected a request of at most {self._limits.max_body:,} bytes, got more"
+        )
+
+
+_KINDS = {
+    "multipart/form-data": "multipart",
+    "application/json": "json",
+    "application/x-npy": "npy",
+    "application/safetensors": "safetensors",
+    "application/vnd.safetensors": "safetensors",
+    "application/octet-stream": "bytes",
+}
+
+
+def _kind(request: Request) -> str:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind.startswith("image/"):
+        return "image"
+    if kind not in _KINDS:
+        raise RefusedError(
+            415, f"expected one of the content types image/*, {', '.join(_KINDS)}, got {kind!r:.60}"
+        )
+    return _KINDS[kind]
+
+
+async def _form_files(request: Request, body: bytes, server: Server) -> list[bytes]:
+    """The files of a form, whatever its fields are called."""
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    most = server.settings.max_images
+    parser = MultiPartParser(request.headers, stream(), max_files=most, max_fields=most)
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        status = 413 if error.message.startswith("Too many") else 422
+        raise RefusedError(status, f"expected a form with image files: {error.message}") from error
+    except (ValueError, UnicodeDecodeError, KeyError, AssertionError) as error:
+        raise RefusedError(422, f"expected a form with image files: {error}") from error
+    try:
+        return [
+            await value.read() for _, value in form.multi_items() if isinstance(value, UploadFile)
+        ]
+    finally:
+        await form.close()
+
+
+def _decode(kind: str, body: bytes, files: list[bytes] | None, server: Server) -> Tensor:
+    wanted, limits = server.preprocessing, server.settings
+    if kind == "bytes":
+        kind = "npy" if body.startswith(b"\x93NUMPY") else "safetensors"
+    if kind == "json":
+        return bodies.from_json(body, wanted, limits)
+    if kind == "npy":
+        return bodies.from_npy(body, wanted, limits)
+    if kind == "safetensors":
+        return bodies.from_safetensors(body, wanted, limits)
+    return bodies.from_files([body] if files is None else files, wanted, limits)
+
+
+def _client(request: Request, header: str | None) -> str:
+    if header is not None and (named := request.headers.get(header)):
+        return named.partition(",")[0].strip()
+    return request.client.host if request.client else ""
+
+
+def _predictions(answer: Answer, server: Server, *, top: int) -> dict[str, Any]:
+    values, classes = answer.probabilities.topk(min(top, server.class_count), dim=1)
+    names = None if server.classes is None else server.classes.names
+
+    def described(index: int, probability: float) -> dict[str, Any]:
+        name = None if names is None else names[index]
+        return {"index": index, "name": name, "probability": probability}
+
+    ranked = [
+        [described(*pair) for pair in zip(row, shares, strict=True)]
+        for row, shares in zip(classes.tolist(), values.tolist(), strict=True)
+    ]
+    return {
+        "predictions": [{**best[0], "top": best} for best in ranked],
+        "model": server.name,
+        "version": answer.version,
+        "adapted": answer.adapted,
+        "calibrated": server.temperature is not None,
+        "mode": server.settings.mode,
+    }

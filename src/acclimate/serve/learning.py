@@ -1,0 +1,375 @@
+"""The learner of a server: a stream, the versions made of it, and the thread it works in."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.callbacks import Callback
+from acclimate.guard.guard import drift
+from acclimate.guard.history import Event
+from acclimate.learner.state import under
+from acclimate.metrics.scores import effective_classes
+from acclimate.models.outputs import logits_of
+from acclimate.serve.observer import Observer
+from acclimate.serve.versions import Cause, Version, Versions, now
+from acclimate.stream import Stream
+
+__all__ = ["Background", "Learning"]
+
+RECENT = 256
+"""So many of the images learnt from give a version its statistics, and show what it changes."""
+
+_STREAM, _PLAIN = "stream/", "plain/"
+
+
+class _Events(Callback):
+    """Collects what the guard saw; a stream with callbacks does not warn."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+
+    def on_event(self, event: Event) -> None:
+        self.observer.on_event(event)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plain model made of what the stream learnt, and what is known of it."""
+
+    model: nn.Module
+    statistics_shift: float | None
+    changed: float | None
+    objection: str | None
+
+
+class Learning:
+    """A stream that learns from batches, and makes a version of the plain model every few steps.
+
+    A version is made only where the guard has just looked at the stream and found nothing, and its
+    own predictions for recent images are finite and not collapsing; ``publish`` is called with it.
+    Not for several threads.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        versions: Versions,
+        *,
+        source: nn.Module,
+        every: int,
+        publish: Callable[[nn.Module, Version], None],
+        observer: Observer,
+    ) -> None:
+        self.stream, self.versions, self.source = stream, versions, source
+        self.every, self.publish, self.observer = every, publish, observer
+        stream.callbacks = (*stream.callbacks, _Events(observer))
+        self.images = 0
+        self._since = 0
+        self._recent: deque[Tensor] = deque()
+        self._start()
+
+    def _start(self) -> None:
+        """Serve the newest version that can be read, or write version 0."""
+        while (newest := self.versions.newest) is not None:
+            try:
+                model = self._load(newest.number)
+            except Exception as error:  # whatever a damaged file may hold
+                self.versions.forget(newest.number)
+                self.observer.on_event(
+                    Event(step=0, trouble=f"version {newest.number}: {error}", action="left out")
+                )
+                continue
+            self.images = newest.images
+            self.publish(model, newest)
+            return
+        self._add(self.plain().model, cause="start")
+
+    def step(self, images: Tensor) -> None:
+        """Learn from a batch of model input; a version where one is due, or the guard went back."""
+        before, seen = self.stream.learner.steps, self.stream.event_count
+        self.stream(images)
+        self.images += len(images)
+        self._since += 1
+        self._recent.append(images)
+        while len(self._recent) > 1 and sum(map(len, self._recent)) > RECENT:
+            self._recent.popleft()
+        if self.stream.event_count > seen:
+            self._since = 0
+            if self.stream.learner.steps <= before:
+                self._fall_back(str(self.stream.events[-1]))
+        elif self._since >= self.every and self.stream.checked:
+            self.make_version()
+
+    def make_version(self) -> bool:
+        """Publish what was learnt, unless there is an objection to it."""
+        self._since = 0
+        candidate = self.plain()
+        if candidate.objection is not None:
+            step = self.stream.learner.steps
+            self.observer.on_event(
+                Event(step=step, trouble=candidate.objection, action="held the version back")
+            )
+            return False
+        self._add(
+            candidate.model,
+            cause="learning",
+            statistics_shift=candidate.statistics_shift,
+            changed=candidate.changed,
+        )
+        return True
+
+    def restore(self, number: int, *, cause: Cause) -> Version:
+        """Go back to a version: stream and server continue from it."""
+        of = self.versions.check(number)
+        model = self._load(number)
+        self.images = of.images
+        self._since = 0
+        self._recent.clear()
+        return self._add(
+            model,
+            cause=cause,
+            statistics_shift=of.statistics_shift,
+            changed=of.changed,
+            restored_from=number,
+        )
+
+    @torch.no_grad()
+    def plain(self) -> Candidate:
+        """The plain model of what the stream has learnt, with statistics of recent images."""
+        learner = copy.deepcopy(self.stream.learner)
+        statistics, recent = learner.statistics, list(self._recent)
+        normalization, shift = learner.recipe.normalization, None
+        if recent and normalization.adapts and statistics.layers:
+            pool = statistics.pool()
+            try:
+                for batch in recent:
+                    learner.predict(batch)
+            finally:
+                pool.close()
+            distances = statistics.distances(pool)
+            shift = sum(distances) / len(distances) if distances else None
+            statistics.write(pool, weight=normalization.export_weight(learner.batch_size))
+        model = learner.release().eval()
+        changed, objection = self._compare(model, recent)
+        return Candidate(model, shift, changed, objection)
+
+    def _compare(
+        self, model: nn.Module, recent: Sequence[Tensor]
+    ) -> tuple[float | None, str | None]:
+        """Which share of recent images is predicted otherwise, and what speaks against a model."""
+        if not recent:
+            return None, None
+        images = torch.cat(list(recent))
+        own, source = (
+            logits_of(each(images)).float().softmax(dim=1) for each in (model, self.source)
+        )
+        if not bool(torch.isfinite(own).all()):
+            return None, "its predictions are not finite"
+        changed = float((own.argmax(dim=1) != source.argmax(dim=1)).double().mean())
+        guard = self.stream.guard
+        used, needed = (float(effective_classes(p.mean(dim=0))) for p in (own, source))
+        needed *= guard.min_diversity
+        if guard.acts and used < needed:
+            return changed, (
+                f"its predictions for {len(images)} recent images use {used:.1f} classes in "
+                f"effect, expected at least {needed:.1f}: the classes are collapsing"
+            )
+        return changed, None
+
+    def _fall_back(self, reason: str) -> None:
+        """The guard took the stream back: the server must not be ahead of it."""
+        step = self.stream.learner.steps
+        good = [v for v in self.versions.list() if v.step <= step]
+        of = good[-1] if good else self.versions.check(0)
+        self._recent.clear()  # what it went wrong on gives no statistics
+        self._add(
+            self._model(of.number),
+            cause="guard",
+            statistics_shift=of.statistics_shift,
+            changed=of.changed,
+            restored_from=of.number,
+            reason=reason,
+        )
+
+    def _add(
+        self,
+        model: nn.Module,
+        *,
+        cause: Cause,
+        statistics_shift: float | None = None,
+        changed: float | None = None,
+        restored_from: int | None = None,
+        reason: str | None = None,
+    ) -> Version:
+        source = self.source.state_dict()
+        own = {
+            name: tensor
+            for name, tensor in model.state_dict().items()
+            if isinstance(tensor, Tensor)
+            and (name not in source or not torch.equal(tensor, source[name]))
+        }
+        version = Version(
+            number=self.versions.next_number,
+            cause=cause,
+            created=now(),
+            step=self.stream.learner.steps,
+            images=self.images,
+            drift=_plain_number(drift(self.stream.learner)),
+            statistics_shift=statistics_shift,
+            changed=changed,
+            adapted=bool(own),
+            restored_from=restored_from,
+            reason=reason,
+        )
+        state = self.stream.get_extra_state()
+        self.versions.add(
+            version,
+            {f"{_STREAM}{k}": v for k, v in state.items()}
+            | {f"{_PLAIN}{k}": v for k, v in own.items()},
+        )
+        self.publish(model, version)
+        return version
+
+    def _load(self, number: int) -> nn.Module:
+        """Put the stream into the state of a version; its plain model."""
+        paused = self.stream.paused
+        tensors = self.versions.read(number)
+        self.stream.set_extra_state(under(_STREAM, tensors))
+        self.stream.paused = paused
+        return self._plain_of(tensors)
+
+    def _model(self, number: int) -> nn.Module:
+        """The plain model of a version; the stream is left alone."""
+        return self._plain_of(self.versions.read(number))
+
+    def _plain_of(self, tensors: dict[str, Tensor]) -> nn.Module:
+        model = copy.deepcopy(self.stream.learner).release().eval()
+        # Layers that a recipe added have no source.
+        state = {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}
+        state |= self.source.state_dict()
+        model.load_state_dict({**state, **under(_PLAIN, tensors)})
+        return model
+
+
+def _plain_number(value: float) -> float:
+    """JSON has no NaN."""
+    return value if math.isfinite(value) else -1.0
+
+
+class Background:
+    """Learns in a thread of its own from images that are offered, and never makes anyone wait.
+
+    Images are taken while there is room; of one client at most ``client_share`` of a learning step.
+    After each step the thread rests, so that it works for ``share`` of the time at most.
+    """
+
+    def __init__(
+        self,
+        learning: Learning,
+        *,
+        batch: int,
+        share: float,
+        client_share: float,
+        observer: Observer,
+        paused: bool = False,
+    ) -> None:
+        self.learning, self.observer = learning, observer
+        self.paused = paused
+        self.failure: str | None = None
+        self._batch, self._share = batch, share
+        self._most_of_one = max(1, math.floor(client_share * batch))
+        self._offered: list[tuple[Tensor, str]] = []
+        self._clients: Counter[str] = Counter()
+        self._changed = threading.Condition()
+        self._turn = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="acclimate-learner", daemon=True)
+        self._thread.start()
+
+    @property
+    def learns(self) -> bool:
+        """Whether it will learn from the next images."""
+        return not (self.paused or self.failure or self.learning.stream.paused)
+
+    def offer(self, images: Tensor, client: str) -> None:
+        """Images that may be learnt from."""
+        if not self.learns or self._closing.is_set():
+            return
+        with self._changed:
+            room = min(self._batch - len(self._offered), self._most_of_one - self._clients[client])
+            taken = max(0, min(room, len(images)))
+            self._offered += [(image, client) for image in images[:taken]]
+            self._clients[client] += taken
+            if len(self._offered) >= self._batch:
+                self._changed.notify_all()
+        if taken < len(images):
+            self.observer.on_dropped(len(images) - taken)
+
+    def pause(self) -> None:
+        """Learn nothing until :meth:`resume`; what was offered is forgotten."""
+        with self._changed:
+            self.paused = True
+            self._forget()
+
+    def resume(self) -> None:
+        """Learn again, also where the guard had stopped it."""
+        with self._turn:
+            self.learning.stream.resume()
+        self.paused, self.failure = False, None
+
+    def restore(self, number: int, *, cause: Cause) -> Version:
+        """Go back to a version, after the step at work."""
+        with self._turn:
+            version = self.learning.restore(number, cause=cause)
+            with self._changed:
+                self._forget()
+        return version
+
+    def close(self) -> None:
+        """End after the step at work; what was learnt since the last version is lost."""
+        self._closing.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _forget(self) -> None:
+        self._offered.clear()
+        self._clients.clear()
+
+    def _run(self) -> None:
+        while (images := self._next()) is not None:
+            began = time.perf_counter()
+            try:
+                with self._turn:
+                    if self.learns:
+                        self.learning.step(images)
+                        moved = drift(self.learning.stream.learner)
+            except Exception as error:  # answering goes on with the version there is
+                self.failure = f"{type(error).__name__}: {error}"
+                step = self.learning.stream.learner.steps
+                self.observer.on_event(
+                    Event(step=step, trouble=self.failure, action="stopped learning")
+                )
+                continue
+            seconds = time.perf_counter() - began
+            self.observer.on_step(images=len(images), seconds=seconds, drift=moved)
+            self._closing.wait(seconds * (1 - self._share) / self._share)
+
+    def _next(self) -> Tensor | None:
+        with self._changed:
+            while len(self._offered) < self._batch and not self._closing.is_set():
+                self._changed.wait()
+            if self._closing.is_set():
+                return None
+            images = torch.stack([image for image, _ in self._offered])
+            self._forget()
+        return images
