@@ -40,6 +40,7 @@ ORDER = (
     ("result",),
     ("adaptation",),
     ("stream",),
+    ("lightning",),
     ("demo",),
     ("pretraining",),
     ("bench",),
