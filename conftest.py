@@ -1,7 +1,13 @@
-"""What cannot be imported here is not collected: Triton comes with PyTorch for NVIDIA's GPUs."""
+"""What cannot be imported here is not collected: Triton comes with PyTorch for NVIDIA's GPUs,
+Lightning with an extra."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("triton") else ["src/acclimate/acceleration/triton_*.py"]
+NEEDS = {
+    "triton": "src/acclimate/acceleration/triton_*.py",
+    "lightning": "src/acclimate/lightning.py",
+}
+
+collect_ignore_glob = [files for package, files in NEEDS.items() if find_spec(package) is None]

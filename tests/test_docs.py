@@ -19,6 +19,7 @@ from acclimate.methods.registry import RECIPES, list_recipes
 from acclimate.models.checkpoints import checkpoints
 from acclimate.parts.base import PARTS
 from nets import bn_net
+from pages import pages
 
 ROOT = Path(__file__).parents[1]
 
@@ -290,9 +291,7 @@ def test_aims_that_were_missed_are_listed():
             assert f"| `{name}` | {job['aim']} | {reached:.2f} |" in page
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
-)
+@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in pages()])
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", text):
@@ -300,7 +299,7 @@ def test_links_lead_somewhere(page):
             assert ((ROOT / page).parent / target).exists(), target
 
 
-PAGES = [ROOT / "README.md", ROOT / "benchmarks/NOTES.md", *(ROOT / "docs").glob("*.md")]
+PAGES = [ROOT / "README.md", ROOT / "benchmarks/NOTES.md", *(ROOT / "docs").rglob("*.md")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -43,6 +43,7 @@ ORDER = (
     ("adaptation",),
     ("stream",),
     ("serve",),
+    ("lightning",),
     ("demo",),
     ("pretraining",),
     ("bench",),

@@ -84,6 +84,29 @@ def test_columns_rows_and_conditions(capfd):
     assert [line[0] for line in lines if line and line[0] in "01"] == ["0", "1"]
 
 
+def order(out: str) -> list[str]:
+    return [line.split()[1] for line in out.splitlines() if line.startswith("acclimate:")]
+
+
+def test_rows_are_sorted_by_what_is_asked_for(capfd):
+    for name, expected in {
+        "error": ["ent", "none", "rpl"],  # rpl failed: what is not known comes last
+        "-error": ["none", "ent", "rpl"],
+        "recipe": ["ent", "none", "rpl"],
+        "-recipe": ["rpl", "none", "ent"],
+    }.items():
+        assert results(f"--sort={name}") == 0
+        assert order(capfd.readouterr().out) == expected
+    assert results("--columns", "corruption", "--sort", "fog") == 0
+    assert order(capfd.readouterr().out) == ["ent", "none", "rpl"]
+
+
+def test_what_a_table_has_not_is_no_way_to_sort_it(capfd):
+    assert results("--columns", "corruption", "--sort", "snow") == 2
+    known = "unknown name to sort by 'snow'. Known: error, fog, mean test, model, recipe"
+    assert known in capfd.readouterr().err
+
+
 def test_what_is_a_column_is_no_row(capfd):
     assert results("--columns", "recipe") == 0
     head = header(capfd.readouterr().out)

@@ -249,7 +249,7 @@ def test_an_endless_stream_stops_at_the_memory_it_may_use():
         ([FLOATS[0], FLOATS[0, :1]], "image 1 of the stream"),
         ([FLOATS[0], FLOATS[0] / 0], "image 1 of the stream.*NaN"),
         ([(FLOATS, [1, 2])], "as many labels as images"),
-        (["a.png"], "got str"),
+        (["a.png", FLOATS[0]], "a list of paths, got one with a Tensor"),
     ],
 )
 def test_broken_streams_are_refused(items, message):

@@ -230,3 +230,16 @@ def test_the_page_is_small_and_names_no_other_place():
     assert len(text.encode()) < 50_000
     assert "http://" not in text
     assert "https://" not in text
+
+
+def test_it_says_what_the_outputs_the_loss_and_a_temperature_are(page):
+    words = page.run("[...document.querySelectorAll('.words dt')].map((each) => each.textContent)")
+    assert words == ["The outputs", "The loss", "A temperature", "Why it can collapse"]
+    page.run("document.querySelector('.words a').click()")
+    assert page.run("document.querySelector(':target h2').textContent") == "The derivation"
+
+
+def test_on_a_phone_the_words_make_room_for_the_sliders(page, file):
+    page.screen(390, 900, phone=True)
+    page.open(file)
+    assert page.run("document.querySelector('.words').open") is False

@@ -348,6 +348,44 @@ class Table:
         """A cell, empty where there are no results."""
         return self.cells.get((row, column), Cell(value=None))
 
+    def sorted_by(self, name: str) -> Table:
+        """Rows by one of their names, by a column's head, or by the value that the table shows.
+
+        With several columns the value is the mean over those that all rows have. What is not known
+        comes last; a minus before the name turns the others around.
+
+        >>> cells = {(("a",), ()): Cell(value=2.0), (("b",), ()): Cell(value=1.0)}
+        >>> table = Table(rows=("recipe",), columns=(), value="error", title="", constant={},
+        ...               row_keys=[("a",), ("b",)], column_keys=[()], cells=cells, severities=())
+        >>> table.sorted_by("error").row_keys, table.sorted_by("-error").row_keys
+        ([('b',), ('a',)], [('a',), ('b',)])
+        """
+        plain = name.removeprefix("-")
+        heads = {" ".join(map(str, key)): key for key in self.column_keys if key}
+        if plain in self.rows:
+            place = self.rows.index(plain)
+            ranks = {row: row[place] for row in self.row_keys}
+        elif plain == self.value:
+            ranks = {row: self._mean_of(row) for row in self.row_keys}
+        elif plain in heads:
+            ranks = {row: self.cell(row, heads[plain]).value for row in self.row_keys}
+        else:
+            raise unknown_name("name to sort by", plain, [self.value, *self.rows, *heads])
+        known = [row for row in self.row_keys if ranks[row] is not None]
+        known.sort(key=lambda row: ranks[row], reverse=name != plain)
+        return replace(self, row_keys=known + [row for row in self.row_keys if row not in known])
+
+    def _mean_of(self, row: Key) -> float | None:
+        """Of the columns that every row with numbers has, or of this row's where there are none."""
+        known = {place: cell.value for place, cell in self.cells.items() if cell.value is not None}
+        numbers = {
+            each: {key: known[each, key] for key in self.column_keys if (each, key) in known}
+            for each in self.row_keys
+        }
+        shared = set(self.column_keys).intersection(*filter(None, numbers.values()))
+        found = [value for key, value in numbers[row].items() if key in (shared or numbers[row])]
+        return mean(found) if found else None
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         cells = [

@@ -30,7 +30,7 @@ whatever else differs has a row of its own. A mean over fewer shifts than it
 should have is marked: (12 of 15).
 
 examples:
-  acclimate results sweep.db --columns corruption
+  acclimate results sweep.db --columns corruption --sort error
   acclimate results sweep.db --where recipe=ent,rpl --where severity=5 \\
       --rows recipe,options
   acclimate results sweep.db --value mce
@@ -63,6 +63,8 @@ def add_parser(commands: Any) -> None:
     add("--columns", metavar="NAMES", default="", help="corruption, severity, ... (default: none)")
     values = "error, online, unadapted, mce, ece, seconds, memory, forgetting"
     add("--value", metavar="NAME", default="error", help=f"{values} (default: %(default)s)")
+    by = "a row's or column's name, or the value: --sort error; --sort=-error: largest first"
+    add("--sort", metavar="NAME", help=by)
     written = "write the results to a .csv, .json or .parquet file; repeatable"
     add("--export", metavar="FILE", action="append", default=[], help=written)
     add_json(groups)
@@ -98,6 +100,8 @@ def run(args: argparse.Namespace) -> int:
         shown = corruption_table(frame, rows=rows, value=args.value)
     else:
         shown = pivot(frame, rows=rows, columns=columns, value=args.value)
+    if args.sort is not None:
+        shown = shown.sorted_by(args.sort)
     if args.json:
         print(json.dumps({**shown.to_dict(), **merged}))
         return 0

@@ -28,6 +28,7 @@ from acclimate.data.base import ImageSource, digest
 from acclimate.data.decode import (
     UnreadableImageError,
     channels_first,
+    decode,
     fit_pixels,
     to_eight_bit,
     to_numpy,
@@ -41,8 +42,8 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 __all__ = ["open_items"]
 
 _Collate = Callable[[list[Any]], Any]
-_IMAGE_KEYS = ("pixel_values", "image", "img")
-_LABEL_KEYS = ("label", "labels")
+_IMAGE_KEYS = ("pixel_values", "image", "img", "jpg", "jpeg", "png", "webp", "ppm")
+_LABEL_KEYS = ("label", "labels", "cls")
 
 
 class _MapStyle(Sized, Protocol):
@@ -79,6 +80,11 @@ def open_items(
     in_order = isinstance(data, (list, tuple, Mapping, bytes, IterableDataset))
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not in_order:
         return DatasetSource(cast(_MapStyle, data), collate=collate, **options)
+    if isinstance(data, Mapping) and all(hasattr(each, "column_names") for each in data.values()):
+        names = ", ".join(map(str, data))  # the splits of a Hugging Face data set
+        raise AcclimateError(
+            f"expected one data set, got several by name ({names or 'none'}); choose one: data[...]"
+        )
     if isinstance(data, (Mapping, bytes)) or not isinstance(data, Iterable):
         raise AcclimateError(
             "expected a folder, a .npz or .npy file, an array, a tensor, a Dataset (with a "
@@ -249,6 +255,8 @@ def _split_item(item: object) -> tuple[Any, Any]:
 
 def _label_index(label: object) -> int:
     """A class index, or -1 for anything else (a path, a caption, a soft label)."""
+    if isinstance(label, bytes) and label.strip().isdigit():  # a .cls file, not decoded
+        return int(label)
     if isinstance(label, (Tensor, np.ndarray)):
         if to_numpy(label).size != 1:
             return -1
@@ -275,6 +283,8 @@ def _to_pixels(
 def _fitted(image: object, preprocessing: Preprocessing | None) -> NDArray[Any]:
     if isinstance(image, Image.Image):
         return want_preprocessing(preprocessing, "PIL images").fit(to_eight_bit(image))
+    if isinstance(image, bytes):  # a file, not decoded
+        return decode(image, want_preprocessing(preprocessing, "image files"))
     if not isinstance(image, (Tensor, np.ndarray)):
         raise AcclimateError(
             f"expected a tensor, an array or a PIL image, got {type(image).__name__}"

@@ -47,10 +47,12 @@ def open_images(
 
     Args:
         data: a folder of image files, a ``.npz`` (``images`` and, if known, ``labels``) or
-            ``.npy`` file, WebDataset shards (``data-{000..009}.tar``), an array or tensor, a torch
-            Dataset or DataLoader, or any iterable of items or batches. uint8 images are fitted
-            and scaled by ``preprocessing``; float ones (N×C×H×W) are used as model input unchanged.
-            Items are an image, (image, label) or a dictionary with ``image`` and ``label``.
+            ``.npy`` file, WebDataset shards (``data-{000..009}.tar``), a list of paths, an array or
+            tensor, a Dataset (torch, torchvision, Hugging Face, WebDataset) or DataLoader, or any
+            iterable of items or batches. uint8 images are fitted and scaled by ``preprocessing``;
+            float ones (N×C×H×W) are used as model input unchanged. Items are an image, (image,
+            label) or a dictionary with ``image`` and ``label``, or ``jpg`` (``png``, ...) and
+            ``cls``; in a list of paths a path or (path, label).
         preprocessing: how the model was fed; needed for all but float images.
         labels: class indices, -1 where unknown, instead of those found in the data; or a table with
             the columns file and class; "index" takes sub-folders numbered by class for labels too,
@@ -132,6 +134,11 @@ def _open(
             raise AcclimateError(f"expected {kinds}, got {path}")
         data, found = load_arrays(path)
         options["labels"] = found if options["labels"] is None else options["labels"]
+    if (listed := _listed_paths(data)) is not None:
+        wanted = want_preprocessing(preprocessing, "image files")
+        paths, beside = listed
+        options["labels"] = beside if options["labels"] is None else options["labels"]
+        return FolderSource(Path(), names=paths, preprocessing=wanted, **options)
     classes, labels = options.pop("classes"), options.pop("labels")
     class_count = None if classes is None else len(classes)
     if not isinstance(data, (np.ndarray, Tensor)):
@@ -142,3 +149,19 @@ def _open(
         count = len(data) if data.ndim else 0
         labels = check_labels(labels, count=count, class_count=class_count)
     return ArraySource(data, preprocessing=preprocessing, labels=labels, cache=options["cache"])
+
+
+def _listed_paths(data: object) -> tuple[list[str], Labels | None] | None:
+    """The files that a list of paths, or of (path, label), names; None for anything else."""
+    if not isinstance(data, (list, tuple)) or not data:
+        return None
+    pairs = [item if isinstance(item, tuple) and len(item) == 2 else (item, None) for item in data]
+    named = [isinstance(path, (str, Path)) for path, _ in pairs]
+    if not any(named):
+        return None
+    if not all(named):
+        other = type(pairs[named.index(False)][0]).__name__
+        raise AcclimateError(f"expected a list of paths, got one with a {other} among them")
+    labels = [-1 if label is None else label for _, label in pairs]
+    known = any(label is not None for _, label in pairs)
+    return [str(Path(path).expanduser()) for path, _ in pairs], labels if known else None

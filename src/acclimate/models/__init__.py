@@ -11,6 +11,7 @@ from acclimate.models.filling import fill
 from acclimate.models.layers import norm_layers
 from acclimate.models.loading import as_loaded, list_models, load
 from acclimate.models.record import LoadedModel
+from acclimate.models.source_hf import preprocessing_from_hf
 from acclimate.models.source_timm import preprocessing_of
 from acclimate.models.weights import load_weights
 
@@ -23,6 +24,7 @@ __all__ = [
     "load",
     "load_weights",
     "norm_layers",
+    "preprocessing_from_hf",
     "preprocessing_of",
     "register_builtin",
     "want_trained",

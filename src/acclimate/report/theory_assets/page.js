@@ -175,3 +175,6 @@ draggable(canvases.plane, planeFrame, (f) => [f.px(model.start[0]), f.py(model.s
 window.addEventListener("resize", draw);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 update();
+
+// On a phone the words would push the sliders off the screen.
+if (window.innerWidth < 600) document.querySelector(".words").open = false;
