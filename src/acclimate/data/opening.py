@@ -19,6 +19,7 @@ from acclimate.data.labels import (
     BY_INDEX,
     NO_LABELS,
     ClassList,
+    Labels,
     LabelsFrom,
     check_labels,
     read_labels,
