@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.guard.guard import Guard
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
+from acclimate.presets import STREAM
 from acclimate.stream import Stream
 from nets import Residual, bn_net, gn_net, images, same_tensors, snapshot, tiny_vit
 
@@ -40,6 +42,20 @@ def test_predictions_come_from_before_the_update_unless_asked_for_after() -> Non
     stream = Stream(bn_net(), "ent", options=LR, predictions="after")
     torch.testing.assert_close(run(stream, BATCHES[:3]), after)
     assert not torch.allclose(before[0], after[0])
+
+
+@pytest.mark.parametrize(
+    ("net", "recipe", "lr"), [(bn_net, "ent", 1e-2), (gn_net, "rpl", 50 / STREAM)]
+)
+def test_by_default_the_model_tells_the_recipe_and_the_rate(
+    net: Callable[[], nn.Module], recipe: str, lr: float
+) -> None:
+    stream = Stream(net())
+    assert stream.learner.recipe.name == recipe
+    assert stream.learner.lr == pytest.approx(lr)
+    assert f"learning rate {lr:g} for batches of 128" in stream.notes[0]
+    assert Stream(net(), recipe).learner.lr == stream.learner.lr
+    assert Stream(net(), recipe, options=LR).learner.lr == 0.05
 
 
 def test_an_unknown_time_to_predict_is_refused() -> None:

@@ -93,6 +93,9 @@ def find_preset(recipe: str, *, model_name: str) -> Preset | None:
 TUNED_ON = 50_000
 """How many images the presets hold for: on less than half as many they learn too little."""
 
+STREAM = 150_000
+"""A stream of unknown length learns as fast as if it brought so many images."""
+
 MANY_CLASSES = 100
 MOST_EPOCHS = 10
 
@@ -141,15 +144,18 @@ def tuned_recipe(
     options: Mapping[str, Any],
     *,
     model_name: str,
-    images: int,
+    images: int | None,
     model: nn.Module | None = None,
     classes: int | None = None,
 ) -> tuple[Recipe, list[str]]:
     """The recipe with options, and the paper's or the default numbers where they name none.
 
     Also a note that says so. A recipe that brings its own learning rate is complete. ``model``
-    tells whether there are batch-norm statistics, ``classes`` how many it predicts.
+    tells whether there are batch-norm statistics, ``classes`` how many it predicts; ``images`` is
+    None for a stream, whose length nobody knows.
     """
+    over = f"{images} images" if images is not None else "a stream"
+    images = STREAM if images is None else images
     asked = recipe.with_options(options)
     if not asked.learns or recipe.optimizer.lr is not None:
         return asked, []
@@ -197,7 +203,7 @@ def tuned_recipe(
     scaled = f", scaled linearly from batches of {own_size}" if follows else ""
     return tuned, [
         f"{origin}: {said} for batches of {tuned.batch_size}{scaled}, "
-        f"{tuned.epochs} epoch(s) over {images} images"
+        f"{tuned.epochs} epoch(s) over {over}"
     ]
 
 

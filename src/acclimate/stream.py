@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from acclimate import parallel
 from acclimate.acceleration import check_speed, choose
+from acclimate.adaptation.auto import AUTO
 from acclimate.callbacks import Callback, StepRecord, check_callbacks
 from acclimate.data.arrays import model_input, warn_of_unscaled
 from acclimate.data.preprocessing import Preprocessing
@@ -31,8 +32,9 @@ from acclimate.learner.state import pack, transform, under, unpack
 from acclimate.methods.registry import get_recipe
 from acclimate.models import LoadedModel, as_loaded
 from acclimate.models.device import copy_model, floating_dtype
+from acclimate.models.layers import batch_norm_layers
 from acclimate.parts.normalization import BatchStatistics
-from acclimate.presets import find_preset, scaling_note, tuned_recipe
+from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.text import Speed, counted, first_difference, titled_rows
 
@@ -76,10 +78,9 @@ class Stream(nn.Module):
     learning rate holds for the recipe's own batch size; name another ``batch_size`` and it is
     scaled linearly.
 
-    The guard compares with the source model's predictions on every ``check_every``-th batch, which
-    costs one gradient-free forward pass there: 1/``check_every`` forward passes per batch on
-    average. A batch whose loss is not finite is predicted by the source model and undone at once;
-    from images that are not finite nothing is learnt to begin with.
+    The guard's comparisons cost six gradient-free forward passes of every ``check_every``-th batch.
+    A batch whose loss is not finite is predicted by the source model and undone at once; from
+    images that are not finite nothing is learnt to begin with.
 
     A batch is a tensor or an array: uint8 images of any size (N×H×W×3 or N×3×H×W) are resized, cut
     and scaled by ``preprocessing``, which comes from the model's own record where it has one (what
@@ -95,7 +96,13 @@ class Stream(nn.Module):
 
     ``speed`` is as in :func:`acclimate.adapt`; what is faster is measured on the first batch.
 
-    ``notes`` says which learning rate is used and why, where the paper or the batch size chose it.
+    ``recipe="auto"`` is ``ent`` for models with batch norm, else ``rpl``; the learning rate goes by
+    the number of classes (docs/defaults.md), and ``notes`` says which it is and why.
+
+    Where the guard acts, the first batch and then every ``check_every``-th are shown to the
+    unadapted model too, in mild views, and as long as adapting is estimated to do harm the
+    unadapted model answers (``contained``). The same tells the error without labels
+    (``estimated_error``) and calibrates :meth:`probabilities`.
 
     ``callbacks`` are called after every step, and with what the guard saw in place of a warning
     (see :mod:`acclimate.callbacks`).
@@ -110,7 +117,7 @@ class Stream(nn.Module):
     def __init__(
         self,
         model: nn.Module | LoadedModel,
-        recipe: str | Recipe = "ent",
+        recipe: str | Recipe = AUTO,
         *,
         options: Mapping[str, Any] | None = None,
         batch_size: int | None = None,
@@ -127,12 +134,18 @@ class Stream(nn.Module):
         self.callbacks = check_callbacks(callbacks)
         loaded = as_loaded(model, preprocessing)
         self.name, self.preprocessing = loaded.name, loaded.preprocessing
-        chosen = get_recipe(recipe, options)
         self.notes: list[str] = []
-        if isinstance(recipe, str) and find_preset(recipe, model_name=self.name):
-            # Only the paper's own numbers: nobody knows how many images a stream will bring.
+        if recipe == AUTO:
+            recipe = "ent" if batch_norm_layers(loaded.model) else "rpl"
+        chosen = get_recipe(recipe, options)
+        if isinstance(recipe, str):
             chosen, self.notes = tuned_recipe(
-                get_recipe(recipe), options or {}, model_name=self.name, images=50_000
+                get_recipe(recipe),
+                options or {},
+                model_name=self.name,
+                images=None,
+                model=loaded.model,
+                classes=loaded.class_count,
             )
         self.guard = make_guard(guard)
         if self.guard.action != "off":
