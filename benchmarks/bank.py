@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -53,11 +53,13 @@ from acclimate.models import LoadedModel, load
 from acclimate.models.device import copy_model
 from acclimate.models.layers import batch_norm_layers
 from acclimate.models.outputs import find_classifier, logits_of
+from acclimate.presets import default_rate
 
 BATCH = 64
 RATES = {"batch": (1e-3, 1e-2, 1e-1), "mixture": (1e-2,), "source": (1e-4, 1e-3, 1e-2)}
 """By the statistics, of batches of 64 images, SGD with momentum 0.9."""
 TEMPERATURES = tuple(np.geomspace(0.35, 6.0, 25).round(4))
+Learn = Literal["rates", "default", "none"]
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000)
 MIXED_SHARE = 0.65
 DROPOUT, DRAWS = 0.4, 10
@@ -492,18 +494,44 @@ def scaled(logits: Tensor, right: Tensor) -> dict[str, list[float]]:
     return found
 
 
-def treatments(model: nn.Module, *, learning: bool) -> Iterator[tuple[str, str, float]]:
-    """Statistics, recipe and rate."""
-    known = RATES if batch_norm_layers(model) else {"source": RATES["source"]}
-    for statistics, rates in known.items():
-        if statistics != "source":
-            yield statistics, "bn", 0.0
-        if learning:
-            recipes = ("ent",) if statistics == "mixture" else ("ent", "rpl")
-            yield from ((statistics, recipe, rate) for rate in rates for recipe in recipes)
+@dataclass(frozen=True, kw_only=True)
+class Treatment:
+    """What is done to a model; its state is kept after so many images were ``seen``."""
+
+    statistics: str
+    recipe: str
+    rate: float = 0.0
+    seen: tuple[int, ...] = (0,)
 
 
-def run_case(bank: Bank, case: Case, *, learning: bool) -> list[dict[str, Any]]:
+def treatments(loaded: LoadedModel, images: int, learn: Learn) -> Iterator[Treatment]:
+    """Statistics, recipe and rate: those of ``RATES``, or the default, seen as it learns."""
+    layers = batch_norm_layers(loaded.model)
+    for statistics, rates in RATES.items():
+        if statistics != "source" and layers:
+            yield Treatment(statistics=statistics, recipe="bn")
+        if statistics != "source" and not layers:
+            continue
+        if learn == "rates":
+            most = min(10 * images, max(3 * images, 2000))
+            for rate in rates:
+                for recipe in ("ent",) if statistics == "mixture" else ("ent", "rpl"):
+                    yield Treatment(statistics=statistics, recipe=recipe, rate=rate, seen=(most,))
+        elif learn == "default" and statistics != "mixture":
+            new = statistics == "batch"
+            chosen = get_recipe("ent" if new else "rpl")
+            usual = default_rate(chosen, classes=loaded.class_count, new_statistics=new)
+            rate, epochs = usual.spread(images)
+            looks = sorted({min(each, epochs) for each in (1, 3, 10)})
+            yield Treatment(
+                statistics=statistics,
+                recipe=chosen.name,
+                rate=rate * BATCH / chosen.batch_size,
+                seen=tuple(each * images for each in looks),
+            )
+
+
+def run_case(bank: Bank, case: Case, learn: Learn) -> list[dict[str, Any]]:
     """The states of a case."""
     KEPT.clear()
     images, labels = bank.of(case)
@@ -513,24 +541,32 @@ def run_case(bank: Bank, case: Case, *, learning: bool) -> list[dict[str, Any]]:
     states = [{"statistics": "source", "recipe": "none", "rate": 0.0, "seen": 0, **row}]
     start = unadapted
     n = len(images)
-    most = min(10 * n, max(3 * n, 2000))
-    for statistics, recipe, rate in treatments(source, learning=learning):
-        learner = learner_of(loaded, statistics, recipe, rate, bank.device, n)
+    for treatment in treatments(loaded, n, learn):
+        statistics, recipe = treatment.statistics, treatment.recipe
+        learner = learner_of(loaded, statistics, recipe, treatment.rate, bank.device, n)
         seen = 0
-        while recipe != "bn" and seen < most:
-            order = torch.randperm(n, generator=torch.Generator().manual_seed(seen))
-            for rows in order.to(bank.device).split(learner.batch_size):
-                if len(rows) == learner.batch_size and seen < most:
-                    learner.step(images[rows])  # of one shape, so that steps can be replayed
-                    seen += len(rows)
-        row, evidence = state_of(learner, images, labels, reference, source_classes)
-        row["change"] = change_signs(unadapted, evidence)
-        if statistics == "source" or recipe == "bn":
-            start = unadapted if statistics == "source" else evidence
-        row["learning"] = change_signs(start, evidence)
-        states.append(
-            {"statistics": statistics, "recipe": recipe, "rate": rate, "seen": seen, **row}
-        )
+        for most in treatment.seen:
+            while seen < most:
+                order = torch.randperm(n, generator=torch.Generator().manual_seed(seen))
+                for rows in order.to(bank.device).split(learner.batch_size):
+                    if seen < most:
+                        if len(rows) == learner.batch_size:  # so that steps can be replayed
+                            learner.step(images[rows])
+                        seen += len(rows)
+            row, evidence = state_of(learner, images, labels, reference, source_classes)
+            row["change"] = change_signs(unadapted, evidence)
+            if statistics == "source" or recipe == "bn":
+                start = unadapted if statistics == "source" else evidence
+            row["learning"] = change_signs(start, evidence)
+            states.append(
+                {
+                    "statistics": statistics,
+                    "recipe": recipe,
+                    "rate": treatment.rate,
+                    "seen": seen,
+                    **row,
+                }
+            )
         learner.release()
     return states
 
@@ -640,7 +676,7 @@ def run(args: argparse.Namespace) -> None:
             print(f"{len(left) - number + 1} cases are left: run again to continue")
             return
         at = time.monotonic()
-        states = run_case(bank, case, learning=not args.statistics)
+        states = run_case(bank, case, args.learn)
         if args.logits:
             args.logits.mkdir(exist_ok=True)
             named = {
@@ -673,7 +709,12 @@ def main() -> None:
     one.add_argument("--shuffle", action="store_true", help="take the cases in mixed order")
     one.add_argument("--seconds", type=float, default=1e9)
     one.add_argument("--device")
-    one.add_argument("--statistics", action="store_true", help="learn nothing (without a GPU)")
+    one.add_argument(
+        "--learn",
+        choices=get_args(Learn),
+        default="rates",
+        help="at several rates; at the default one, seen as it learns; or not at all",
+    )
     one.add_argument("--most-images", type=int, help="no case of more images than this")
     one.add_argument("--logits", type=Path, help="a folder for the logits that signals come from")
     one.set_defaults(call=run)
