@@ -138,6 +138,7 @@ class Stream(nn.Module):
         if recipe == AUTO:
             recipe = "ent" if batch_norm_layers(loaded.model) else "rpl"
         chosen = get_recipe(recipe, options)
+        chosen.check(loaded.model)  # before it is asked for its classes
         if isinstance(recipe, str):
             chosen, self.notes = tuned_recipe(
                 get_recipe(recipe),
