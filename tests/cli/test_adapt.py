@@ -16,6 +16,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from acclimate.models.networks.digits import load_digits_model
+from acclimate.report import templates
 from adapt_inputs import BLURRED, CLEAN, LABELS, WORDS, call, go_to, write_folder, write_npz
 
 
@@ -165,7 +166,8 @@ def test_a_summary_for_people_and_the_files(tmp_path, capfd):
     ):
         assert said in printed
     assert sorted(p.name for p in out.iterdir()) == [
-        "history.json", "model.safetensors", "predictions.csv", "run.json", "summary.json",
+        "history.json", "model.safetensors", "predictions.csv", "report.html", "run.json",
+        "summary.json",
     ]  # fmt: skip
     rows = list(csv.DictReader((out / "predictions.csv").open()))
     assert len(rows) == 200
@@ -314,3 +316,28 @@ def test_a_recipe_of_your_own(tmp_path, capfd):
     assert (recipe["optimizer"]["lr"], recipe["epochs"]) == (1e-4, 2)
     assert call(*words, "--recipe", "py:own_recipes:gentl") == 2
     assert "did you mean 'gentle'?" in capfd.readouterr().err
+
+
+def test_a_page_of_the_run(tmp_path, capfd):
+    images = write_folder(tmp_path / "photos")
+    words = ("--model", "py:nets:named", "--images", images, "--out", tmp_path / "run", "--quiet")
+    call(*words)
+    assert "report.html, model.safetensors" in capfd.readouterr().out
+    page = (tmp_path / "run/report.html").read_text()
+    assert "Images whose prediction changed" in page
+    assert page.count("data:image/jpeg;base64,") == 24
+    call(*words)  # the finished run is read, and its page is the same
+    assert (tmp_path / "run/report.html").read_text() == page
+
+
+def test_without_jinja_the_page_is_left_out(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(templates, "find_spec", lambda name: None)
+    images = write_folder(tmp_path / "photos", count=40)
+    run = tmp_path / "run"
+    call("--model", "py:nets:named", "--images", images, "--out", run, "--recipe", "bn")
+    out, err = capfd.readouterr()
+    assert (
+        "note: report.html is left out; pages need jinja2: pip install 'acclimate[report]'" in err
+    )
+    assert "report.html" not in out
+    assert not (run / "report.html").exists()

@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 import acclimate
+from acclimate.data import open_images
 from acclimate.data.corruptions import corrupt
 from acclimate.data.digits import digits
 from acclimate.errors import AcclimateError
+from acclimate.guard.drift import layer_drift
 from acclimate.models.networks.digits import load_digits_model
 
 IMAGES, LABELS = (part[:500] for part in digits("held-out"))
@@ -91,3 +93,8 @@ def test_neither_the_model_nor_its_statistics_change():
 def test_mistakes(options):
     with pytest.raises(AcclimateError, match="expected most >= 1 and batch_size >= 1"):
         drift(**options)
+
+
+def test_the_distances_alone_are_those_of_the_report():
+    source = open_images(foggy(5), preprocessing=MODEL.preprocessing)
+    assert tuple(layer_drift(MODEL.model, source)) == drift(foggy(5)).layers

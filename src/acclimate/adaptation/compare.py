@@ -58,7 +58,8 @@ class ComparedRecipe:
         estimated: the error in percent, estimated without labels; None where it cannot be.
         change: of the unadapted model's, in points, estimated likewise.
         error: on the labelled images, with Wilson's interval; None without labels.
-        gain: of the same images, by how many points the error is below the unadapted model's.
+        gain: of the same images, by how many points the error is below the unadapted model's; None
+            where no prediction changed.
         apart: whether the best recipe is better beyond doubt; None for the best one, and where
             it cannot be told.
         changed: the share of images whose prediction changed.
@@ -276,7 +277,7 @@ class _Run:
         elif estimate is not None:
             estimated = unadapted or estimate.before
         gain = None
-        if self.wrong is not None and self.wrong_before is not None:
+        if self.wrong is not None and self.wrong_before is not None and self.changed:
             gain = _points(self.wrong_before - self.wrong)
         return ComparedRecipe(
             recipe=name,

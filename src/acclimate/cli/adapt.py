@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from acclimate.cli.images import check_source, images_to_adapt, load_model
+from acclimate.cli.images import check_source, load_model, open_source
 from acclimate.cli.options import (
     SCORE,
     SPEED,
@@ -22,6 +24,7 @@ from acclimate.cli.options import (
     add_recipe,
     assignments,
 )
+from acclimate.cli.output import write_page
 from acclimate.cli.processes import launched_processes
 from acclimate.errors import AcclimateError
 from acclimate.registry import parse_assignments
@@ -29,6 +32,7 @@ from acclimate.table import Table
 from acclimate.text import Action, Keep, Score, Speed
 
 if TYPE_CHECKING:
+    from acclimate.data import ImageSource
     from acclimate.guard.history import EpochRecord
     from acclimate.models import LoadedModel
     from acclimate.result import AdaptationResult
@@ -51,8 +55,10 @@ examples:
       --set normalization=source
 """
 
+PAGE = "report.html"
 REFUSED, UNCLEAR = 3, 4
 EPOCHS_SHOWN = 10
+OBSERVED = 200  # images that the drift on the page is measured on
 EVENTS_SHOWN = 5
 EPOCH_HEADER = (
     "epoch",
@@ -87,7 +93,7 @@ def add_parser(commands: Any) -> None:
         help="which state to return (auto: best, else last)",
     )
     add = groups.output.add_argument
-    add("--out", metavar="DIR", help="write checkpoint, history, predictions.csv and summary there")
+    add("--out", metavar="DIR", help="write model, predictions.csv, summary and a page there")
     add_json(groups)
     add_quiet(groups)
     add = groups.running.add_argument
@@ -124,15 +130,13 @@ def _adapt(args: argparse.Namespace) -> int:
         loaded = load_model(args)
         if not args.json:
             print(loaded.describe(), end="\n\n", flush=True)
-        data, shift = images_to_adapt(args, loaded)
+        images = open_source(args, loaded)
         result = adapt(
             loaded,
-            data,
+            images,
             recipe,
             options=options,
             batch_size=args.batch_size,
-            labels=args.labels,
-            shift=shift,
             guard=args.guard or "rollback",
             keep=args.keep,
             score=args.score or "epochs",
@@ -142,15 +146,47 @@ def _adapt(args: argparse.Namespace) -> int:
             speed=args.speed or "auto",
             progress=not args.quiet,
         )
+    written = [] if args.out is None else _write_page(args, result, images, loaded)
     if args.json:
         print(json.dumps({"model": loaded.name, **result.summary()}))
     else:
-        print(_summary(result, loaded, args.out, plan_shown=not args.quiet))
+        print(_summary(result, loaded, args.out, written, plan_shown=not args.quiet))
     return {"refused": REFUSED, "unclear": UNCLEAR}.get(result.verdict.word, 0)
 
 
+def _write_page(
+    args: argparse.Namespace, result: AdaptationResult, images: ImageSource, loaded: LoadedModel
+) -> list[str]:
+    from acclimate import parallel
+
+    path = Path(args.out).expanduser() / PAGE
+    if result.cost is None and path.exists():  # of the finished run that was read
+        return [PAGE]
+    if not parallel.is_main():
+        return []
+
+    def page() -> str:
+        from acclimate.guard.drift import layer_drift
+        from acclimate.models.layers import batch_norm_layers
+        from acclimate.report.run import run_page
+
+        layers = []
+        if batch_norm_layers(loaded.model):  # others store nothing to compare with
+            layers = layer_drift(
+                loaded.model, images, most=OBSERVED, device=args.device, seed=args.seed
+            )
+        return run_page(result, images, layers)
+
+    return write_page(path, page)
+
+
 def _summary(
-    result: AdaptationResult, loaded: LoadedModel, out: str | None, *, plan_shown: bool
+    result: AdaptationResult,
+    loaded: LoadedModel,
+    out: str | None,
+    written: Sequence[str],
+    *,
+    plan_shown: bool,
 ) -> str:
     from acclimate.result import HISTORY, MODEL, PREDICTIONS, SUMMARY
 
@@ -185,7 +221,7 @@ def _summary(
         lines.append(f"and {len(history.events) - EVENTS_SHOWN} more of these")
     lines.append(f"guard: {result.verdict}")
     if out:
-        files = ", ".join((MODEL, PREDICTIONS, HISTORY, SUMMARY))
+        files = ", ".join((*written, MODEL, PREDICTIONS, HISTORY, SUMMARY))
         lines.append(f"written to {out}: {files}")
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ from acclimate.data.shift import Shift
 from acclimate.errors import AcclimateError
 
 if TYPE_CHECKING:
-    from acclimate.data import Preprocessing
+    from acclimate.data import ImageSource, Preprocessing
     from acclimate.models import LoadedModel
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "check_source",
     "images_to_adapt",
     "load_model",
+    "open_source",
     "want_record",
 ]
 
@@ -85,6 +86,29 @@ def images_to_adapt(args: argparse.Namespace, loaded: LoadedModel) -> tuple[Any,
         incomplete=bool(args.incomplete),
     )
     return source, None if record.shifts else args.shift
+
+
+def open_source(args: argparse.Namespace, loaded: LoadedModel) -> ImageSource:
+    """The same, opened as ``adapt`` would; sub-folders taken for labels are announced."""
+    from acclimate import parallel
+    from acclimate.adaptation.adapt import announce_labels
+    from acclimate.data import open_images
+    from acclimate.models.device import choose_device
+
+    with parallel.together():
+        data, shift = images_to_adapt(args, loaded)
+        images = open_images(
+            data,
+            preprocessing=loaded.preprocessing,
+            labels=args.labels,
+            classes=loaded.classes,
+            shift=shift,
+            device=choose_device(args.device),
+            progress=not args.quiet and parallel.is_main(),
+        )
+    if args.images is not None and not args.quiet and parallel.is_main():
+        announce_labels(images)
+    return images
 
 
 def want_record(images: str, loaded: LoadedModel) -> None:

@@ -33,7 +33,7 @@ from acclimate.models.layers import norm_kind
 from acclimate.models.outputs import logits_of
 from acclimate.table import Table
 
-__all__ = ["DriftReport", "LayerDrift", "drift"]
+__all__ = ["DriftReport", "LayerDrift", "drift", "layer_drift"]
 
 MOST_IMAGES = 1000
 NEAR, FAR = 0.1, 0.3
@@ -187,6 +187,32 @@ def drift(
         advice="",
     )
     return DriftReport(**{**vars(report), "advice": advice(report)})
+
+
+def layer_drift(
+    model: nn.Module,
+    images: ImageSource,
+    *,
+    most: int = MOST_IMAGES,
+    batch_size: int = 64,
+    device: str | torch.device | None = None,
+    seed: int = 0,
+) -> list[LayerDrift]:
+    """The distances alone, from what batch norm stores, in one forward pass over the images.
+
+    >>> from acclimate.data import open_images
+    >>> net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(12), nn.Linear(12, 3))
+    >>> [layer.name for layer in layer_drift(net, open_images(torch.rand(64, 3, 2, 2)))]
+    ['1']
+    """
+    where = choose_device(device)
+    module = copy_model(model).to(where).eval()
+    order = epoch_order(len(images), seed=seed, epoch=0)[:most]
+    moments: dict[str, _Moments] = {}
+    for batch in batches(images, batch_size=batch_size, order=order, device=where):
+        with _gathering(module, moments), torch.no_grad():
+            module(batch.images.to(floating_dtype(module)))
+    return list(_distances(module, moments, None))
 
 
 def advice(report: DriftReport) -> str:

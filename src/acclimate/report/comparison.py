@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from acclimate.adaptation.compare import Comparison
-from acclimate.report.templates import rendered
+from acclimate.report.templates import Bar, rendered
 
 __all__ = ["comparison_page"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bar:
-    """An error and the ends of its interval, in percent, beside a name."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    best: bool
-    known: bool
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -33,24 +19,18 @@ def comparison_page(comparison: Comparison) -> str:
     >>> page[:15], "<h1>net</h1>" in page
     ('<!doctype html>', True)
     """
-    return rendered("comparison.html", comparison=comparison, bars=_bars(comparison))
+    return rendered("comparison.html", comparison=comparison, rows=_bars(comparison))
 
 
 def _bars(comparison: Comparison) -> list[Bar]:
     bars = []
     for row in comparison.recipes:
-        labelled = row.error if comparison.by == "labels" else None
-        ends = labelled or row.estimated
-        if ends is None or ends.low is None or ends.high is None:
-            continue
-        bars.append(
-            Bar(
-                name=row.recipe,
-                value=ends.value,
-                low=ends.low,
-                high=ends.high,
-                best=row.recipe == comparison.best,
-                known=labelled is not None,
+        ends = row.error if comparison.by == "labels" else row.estimated
+        if ends is not None:
+            words = f"{ends.value:.1f}"
+            if ends.low is not None and ends.high is not None:
+                words = f"{words} ({ends.low:.0f} to {ends.high:.0f})"
+            bars.append(
+                Bar(name=row.recipe, words=words, value=ends.value, low=ends.low, high=ends.high)
             )
-        )
     return bars

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from acclimate._version import __version__
 from acclimate.text import printable
 
-__all__ = ["rendered", "why_no_pages"]
+__all__ = ["Bar", "rendered", "why_no_pages"]
 
 _MISSING = "pages need jinja2: pip install 'acclimate[report]'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A value in percent of the track, with an interval where there is one."""
+
+    name: str
+    words: str
+    value: float
+    low: float | None = None
+    high: float | None = None
 
 
 def why_no_pages() -> str | None:
