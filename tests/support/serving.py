@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -118,11 +119,12 @@ class Process:
     def __init__(self, *words: str) -> None:
         options = ["--port", "0", "--learn-batch", "32", "--every", "2", "--learn-share", "1"]
         options += ["--set", "optimizer.lr=1e-2", "--speed", "exact", "--admin-token", TOKEN]
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         model = () if "--model" in words else ("--model", "acclimate:digits")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "acclimate", "serve", *model, *options, *words],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.errors,  # a pipe that nobody reads would stop the server
             text=True,
         )
         assert self.process.stdout is not None
@@ -133,7 +135,7 @@ class Process:
             if found := re.search(r"version (\d+): (http://\S+)/docs", line):
                 break
         if found is None:
-            raise AssertionError(self.process.stderr.read() if self.process.stderr else "")
+            raise AssertionError(self.complaints())
         self.version, self.url = int(found[1]), found[2]
 
     def predict(self, *indices: int, top: int = 1) -> tuple[int, Any]:
@@ -150,7 +152,13 @@ class Process:
     def end(self) -> str:
         """Ask it to end, as a service manager does; what it printed to stderr."""
         self.process.terminate()
-        return self.process.communicate(timeout=60)[1]
+        self.process.communicate(timeout=60)
+        return self.complaints()
+
+    def complaints(self) -> str:
+        """What it printed to stderr so far."""
+        self.errors.seek(0)
+        return self.errors.read()
 
 
 @contextmanager
