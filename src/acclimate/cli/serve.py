@@ -8,6 +8,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
+from acclimate.cli.images import check_path, load_model
 from acclimate.cli.options import (
     SPEED,
     add_command,
@@ -71,6 +72,8 @@ def add_parser(commands: Any) -> None:
         metavar="T",
         help="of calibrated probabilities (default: that of --weights from a run)",
     )
+    known = "images the model is known to work on: no version may overturn many predictions there"
+    groups.data.add_argument("--reference", metavar="PATH", help=known)
     add_recipe(groups, default="ent")
     add = groups.method.add_argument
     modes = "live: adapted answers; shadow: adapts beside; frozen: never (default: live)"
@@ -105,6 +108,8 @@ def run(args: argparse.Namespace) -> int:
         raise AcclimateError("expected --model SPEC (see acclimate list models)")
     given = {name: getattr(args, name) for name in _LIMITS if getattr(args, name) is not None}
     settings = Settings(mode=args.mode, **given)
+    if args.reference is not None:
+        check_path(args.reference, "--reference")
     options = parse_assignments(assignments(args))
     if args.admin_token == "":
         raise AcclimateError("expected --admin-token TOKEN, got an empty one")
@@ -115,7 +120,6 @@ def run(args: argparse.Namespace) -> int:
         import_optional(package, extra="serve")
     import uvicorn
 
-    from acclimate.cli.images import load_model
     from acclimate.methods.registry import get_recipe
     from acclimate.serve.app import make_app
     from acclimate.serve.metrics import Metrics
@@ -134,6 +138,7 @@ def run(args: argparse.Namespace) -> int:
             folder=args.state,
             settings=settings,
             temperature=args.temperature or _temperature(args.weights),
+            reference=args.reference,
             observer=metrics,
             device=args.device,
             speed=args.speed or "auto",

@@ -7,7 +7,7 @@ import functools
 import hmac
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
@@ -19,6 +19,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from torch import Tensor
 
 from acclimate._version import __version__
@@ -209,17 +211,7 @@ def make_app(
         answer = await asyncio.wrap_future(server.predict(images, client=client))
         return _predictions(answer, server, top=top)
 
-    @app.middleware("http")
-    async def observe(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        if request.url.path != "/predict":
-            return await call_next(request)
-        began = time.perf_counter()
-        response = await call_next(request)
-        metrics.on_response(status=response.status_code, seconds=time.perf_counter() - began)
-        return response
-
+    app.add_middleware(_Observed, metrics=metrics)
     for kind, status in ((FullError, 429), (ClosedError, 503), (RefusedError, None)):
         app.add_exception_handler(kind, functools.partial(_refused, status=status))
 
@@ -325,6 +317,27 @@ async def _refused(_: Request, error: Exception, *, status: int | None) -> JSONR
     return JSONResponse({"detail": str(error)}, status_code=status or 500, headers=headers)
 
 
+class _Observed:
+    """Measures the responses of /predict."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != "/predict":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+
+        async def measured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seconds = time.perf_counter() - began
+                self._metrics.on_response(status=message["status"], seconds=seconds)
+            await send(message)
+
+        await self._app(scope, receive, measured)
+
+
 class _Reading:
     """Reads bodies, within limits on each and on all of them together."""
 
@@ -342,6 +355,8 @@ class _Reading:
         self._requests += 1
         try:
             return await asyncio.wait_for(self._read(request), self._limits.body_seconds)
+        except ClientDisconnect as error:
+            raise RefusedError(400, "the client left before the end of its request") from error
         except asyncio.TimeoutError as error:
             raise RefusedError(
                 408, f"expected the whole request within {self._limits.body_seconds:g} s"

@@ -35,6 +35,8 @@ __all__ = ["RefusedError", "from_files", "from_json", "from_npy", "from_safetens
 _CPU = torch.device("cpu")
 _NPY = b"\x93NUMPY"
 _LONGEST_HEADER = 4096
+_MARGIN = 0.05
+"""Interpolation and rounding may leave the range of pixels by this share of it."""
 _TYPES = {"|u1": np.uint8, "<f2": np.float16, "<f4": np.float32, "<f8": np.float64}
 
 
@@ -175,8 +177,23 @@ def _from_array(images: NDArray[Any], wanted: Preprocessing, limits: Settings) -
         floats = np.ascontiguousarray(seen, dtype=np.float32)
         if not np.isfinite(floats).all():
             raise RefusedError(422, "expected finite values, got NaN or infinity")
+        _check_range(floats, wanted)
         return torch.from_numpy(floats.copy() if not floats.flags.writeable else floats)
     return model_input(np.array(seen), wanted, device=_CPU)
+
+
+def _check_range(images: NDArray[np.float32], wanted: Preprocessing) -> None:
+    """Refuse what no image gives: such values could move a learner further than any image can."""
+    for channel, (mean, std) in enumerate(zip(wanted.mean, wanted.std, strict=True)):
+        low, high = (0 - mean) / std, (1 - mean) / std
+        margin = _MARGIN * (high - low)
+        least, most = float(images[:, channel].min()), float(images[:, channel].max())
+        if least < low - margin or most > high + margin:
+            raise RefusedError(
+                422,
+                f"expected values from {low:.3g} to {high:.3g} in channel {channel}, as (pixel / "
+                f"255 - {mean:g}) / {std:g} has them, got {least:.3g} to {most:.3g}",
+            )
 
 
 def _check_count(count: int, limits: Settings) -> None:

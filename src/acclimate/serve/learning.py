@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +27,9 @@ __all__ = ["Background", "Learning"]
 
 RECENT = 256
 """So many of the images learnt from give a version its statistics, and show what it changes."""
+
+FIRST = 64
+"""So many of the first images learnt from are remembered: a version must not collapse on them."""
 
 _STREAM, _PLAIN = "stream/", "plain/"
 
@@ -55,8 +58,10 @@ class Learning:
     """A stream that learns from batches, and makes a version of the plain model every few steps.
 
     A version is made only where the guard has just looked at the stream and found nothing, and its
-    own predictions for recent images are finite and not collapsing; ``publish`` is called with it.
-    Not for several threads.
+    own predictions are finite and not collapsing on recent images, nor on the first ones that came:
+    statistics of noise would be right for noise alone. On ``reference`` images, which the source
+    model is known to work on, it may overturn at most ``guard.max_flips`` of the predictions.
+    ``publish`` is called with a version. Not for several threads.
     """
 
     def __init__(
@@ -68,13 +73,16 @@ class Learning:
         every: int,
         publish: Callable[[nn.Module, Version], None],
         observer: Observer,
+        reference: Tensor | None = None,
     ) -> None:
+        self.reference = reference
         self.stream, self.versions, self.source = stream, versions, source
         self.every, self.publish, self.observer = every, publish, observer
         stream.callbacks = (*stream.callbacks, _Events(observer))
         self.images = 0
         self._since = 0
         self._recent: deque[Tensor] = deque()
+        self._first: list[Tensor] = []
         self._start()
 
     def _start(self) -> None:
@@ -100,6 +108,8 @@ class Learning:
         self.images += len(images)
         self._since += 1
         self._recent.append(images)
+        if (room := FIRST - sum(map(len, self._first))) > 0:
+            self._first.append(images[:room])
         while len(self._recent) > 1 and sum(map(len, self._recent)) > RECENT:
             self._recent.popleft()
         if self.stream.event_count > seen:
@@ -159,29 +169,47 @@ class Learning:
             shift = sum(distances) / len(distances) if distances else None
             statistics.write(pool, weight=normalization.export_weight(learner.batch_size))
         model = learner.release().eval()
-        changed, objection = self._compare(model, recent)
+        changed, objection = None, None
+        for name, images in (
+            ("recent", recent),
+            ("the first", self._first),
+            ("the reference", [] if self.reference is None else [self.reference]),
+        ):
+            if images:
+                share, trouble = self._compare(model, torch.cat(images), name=name)
+                changed = share if name == "recent" else changed
+                objection = objection or trouble
         return Candidate(model, shift, changed, objection)
 
     def _compare(
-        self, model: nn.Module, recent: Sequence[Tensor]
+        self, model: nn.Module, images: Tensor, *, name: str
     ) -> tuple[float | None, str | None]:
-        """Which share of recent images is predicted otherwise, and what speaks against a model."""
-        if not recent:
-            return None, None
-        images = torch.cat(list(recent))
+        """Which share of some images is predicted otherwise, and what speaks against a model."""
+        images = images.to(next(model.parameters(), images).device)
         own, source = (
             logits_of(each(images)).float().softmax(dim=1) for each in (model, self.source)
         )
         if not bool(torch.isfinite(own).all()):
-            return None, "its predictions are not finite"
-        changed = float((own.argmax(dim=1) != source.argmax(dim=1)).double().mean())
+            return None, f"its predictions for {name} images are not finite"
+        classes, before = own.argmax(dim=1), source.argmax(dim=1)
+        changed = float((classes != before).double().mean())
         guard = self.stream.guard
-        used, needed = (float(effective_classes(p.mean(dim=0))) for p in (own, source))
+        if not guard.acts:
+            return changed, None
+        used, needed = (
+            float(effective_classes(each.bincount().double() / len(each)))
+            for each in (classes, before)
+        )
         needed *= guard.min_diversity
-        if guard.acts and used < needed:
+        if used < needed:
             return changed, (
-                f"its predictions for {len(images)} recent images use {used:.1f} classes in "
+                f"its predictions for {len(images)} of {name} images use {used:.1f} classes in "
                 f"effect, expected at least {needed:.1f}: the classes are collapsing"
+            )
+        if name == "the reference" and changed > guard.max_flips:
+            return changed, (
+                f"{changed:.0%} of the predictions for the reference images are overturned, "
+                f"expected at most {guard.max_flips:.0%}"
             )
         return changed, None
 
@@ -315,9 +343,9 @@ class Background:
             self.observer.on_dropped(len(images) - taken)
 
     def pause(self) -> None:
-        """Learn nothing until :meth:`resume`; what was offered is forgotten."""
-        with self._changed:
-            self.paused = True
+        """Learn nothing until :meth:`resume`, from the end of the step at work on."""
+        self.paused = True
+        with self._turn, self._changed:
             self._forget()
 
     def resume(self) -> None:
@@ -350,9 +378,10 @@ class Background:
             began = time.perf_counter()
             try:
                 with self._turn:
-                    if self.learns:
-                        self.learning.step(images)
-                        moved = drift(self.learning.stream.learner)
+                    if not self.learns:
+                        continue
+                    self.learning.step(images)
+                    moved = drift(self.learning.stream.learner)
             except Exception as error:  # answering goes on with the version there is
                 self.failure = f"{type(error).__name__}: {error}"
                 step = self.learning.stream.learner.steps

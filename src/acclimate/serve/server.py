@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.checkpoint import fingerprint
-from acclimate.data import Preprocessing
+from acclimate.data import Preprocessing, batches, open_images
 from acclimate.errors import AcclimateError
 from acclimate.guard.guard import Guard
 from acclimate.methods.registry import get_recipe
@@ -31,6 +31,9 @@ from acclimate.stream import Stream
 from acclimate.text import Speed
 
 __all__ = ["Answer", "Server"]
+
+MOST_REFERENCE = 256
+"""So many of the reference images are looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,9 @@ class Server:
     Answers come from the plain model, image by image: what others send in the same moment changes
     nothing. Every ``settings.every`` steps of the learner its state becomes a version, which is
     written to ``folder`` and, in live mode, answers from then on. A server that starts with a
-    folder that has versions continues with the newest one.
+    folder that has versions continues with the newest one. ``reference`` are images that the source
+    model is known to work on (a folder, an array, ...): a version that overturns too many of its
+    predictions for them is held back.
 
     >>> from acclimate import data, serve
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
@@ -79,6 +84,7 @@ class Server:
         folder: str | Path | None = None,
         settings: Settings | None = None,
         temperature: float | None = None,
+        reference: Any = None,
         observer: Observer | None = None,
         device: str | torch.device | None = None,
         speed: Speed = "auto",
@@ -121,7 +127,14 @@ class Server:
         )
         try:
             if self.settings.mode != "frozen":
-                self.background = self._learner(loaded, recipe, options, seed=seed, speed=speed)
+                self.background = self._learner(
+                    loaded,
+                    recipe,
+                    options,
+                    reference=self._reference(reference),
+                    seed=seed,
+                    speed=speed,
+                )
         except BaseException:
             self.versions.close()
             raise
@@ -146,12 +159,30 @@ class Server:
                 f"recipe {recipe.name!r} learns nothing; choose another (ent), or --mode frozen"
             )
 
+    def _reference(self, images: Any) -> Tensor | None:
+        """Some of the reference images, as model input."""
+        if images is None:
+            return None
+        source = open_images(images, preprocessing=self.preprocessing, progress=False)
+        some = torch.randperm(len(source), generator=torch.Generator().manual_seed(0))
+        return next(
+            iter(
+                batches(
+                    source,
+                    batch_size=MOST_REFERENCE,
+                    order=some[:MOST_REFERENCE],
+                    device=self.device,
+                )
+            )
+        ).images.to(self._dtype)
+
     def _learner(
         self,
         loaded: LoadedModel,
         recipe: str | Recipe,
         options: Mapping[str, Any] | None,
         *,
+        reference: Tensor | None,
         seed: int,
         speed: Speed,
     ) -> Background:
@@ -179,6 +210,7 @@ class Server:
             every=settings.every,
             publish=self._publish,
             observer=self.observer,
+            reference=reference,
         )
         return Background(
             learning,
