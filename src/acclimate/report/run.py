@@ -109,7 +109,8 @@ def _facts(result: AdaptationResult) -> list[str]:
 def _errors(result: AdaptationResult) -> list[Bar]:
     bars = []
     if (estimate := result.estimated_error) is not None:
-        for name, ends in (("before", estimate.before), ("after", estimate.after)):
+        after = "after" if result.verdict.returns_adapted else "adapted, not returned"
+        for name, ends in (("before", estimate.before), (after, estimate.after)):
             words = f"{ends.value:.0f} % ({ends.low:.0f} to {ends.high:.0f})"
             bars.append(
                 Bar(
