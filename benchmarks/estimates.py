@@ -27,6 +27,7 @@ from acclimate.guard.estimate import (
     MEANINGLESS,
     Change,
     ErrorEstimate,
+    error_shown,
     estimate_from,
     lateness,
     log_odds,
@@ -94,13 +95,16 @@ def levels(cases: Sequence[Mapping[str, Any]]) -> Iterator[Example]:
             yield Example(model=case["case"]["model"], signs=signs, truth=truth)
 
 
-def all_signs(before: Mapping[str, Any], state: Mapping[str, Any], kind: str) -> dict[str, float]:
+def all_signs(
+    before: Mapping[str, Any], state: Mapping[str, Any], kind: str, images: int
+) -> dict[str, float]:
     """Signs as :func:`change_signs` gives them today, from what the bank has stored."""
     signs = {
         **state[kind],
         "growth": math.log(state["used"] / before["used"]),
         "late": lateness_of(state) if kind == "change" else 0.0,
         "confidence": before["confidence"],
+        "error": error_shown(level_of(before, images))[0],
     }
     return with_products(signs)
 
@@ -129,16 +133,16 @@ def level_of(state: Mapping[str, Any], images: int) -> dict[str, float]:
 
 def changes(cases: Sequence[Mapping[str, Any]], kind: Change) -> Iterator[Example]:
     """Every change of a kind: new statistics, or what was learnt after them."""
-    for case, _ in measured(cases):
+    for case, shown in measured(cases):
         before, *others = case["states"]
         start = {"source": before}
         for state in others:
             if state["recipe"] == "bn":
                 start[state["statistics"]] = state
-                signs, old = all_signs(before, state, "change"), before
+                signs, old = all_signs(before, state, "change", shown), before
             else:
                 old = start[state["statistics"]]
-                signs = all_signs(old, state, "learning")
+                signs = all_signs(old, state, "learning", shown)
             if (kind == "statistics") == (state["recipe"] == "bn"):
                 truth = (state["error"] - old["error"]) / 100
                 yield Example(model=case["case"]["model"], signs=signs, truth=truth)
@@ -254,10 +258,10 @@ def judged(cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, An
         for state in others:
             steps = dict(through.get(state["statistics"], {}))
             if state["recipe"] == "bn":
-                steps["statistics"] = all_signs(before, state, "change")
+                steps["statistics"] = all_signs(before, state, "change", shown)
                 through[state["statistics"]], start[state["statistics"]] = steps, state
             else:
-                steps["learning"] = all_signs(start[state["statistics"]], state, "learning")
+                steps["learning"] = all_signs(start[state["statistics"]], state, "learning", shown)
             found = estimate_from(level_of(before, shown), level_of(state, shown), steps)
             yield case, state, found
 

@@ -33,6 +33,7 @@ __all__ = [
     "Interval",
     "Linear",
     "change_signs",
+    "error_shown",
     "estimate_change",
     "estimate_error",
     "estimate_from",
@@ -178,7 +179,7 @@ def change_signs(
     stayed in views of the image. ``spread`` and ``growth`` are how the classes in use changed, as a
     part of all and as a ratio. ``late`` is how much further from the source's the statistics
     (``shift``, layer by layer) of the last layers are than those of the middle: an appearance shows
-    early, a mix of classes late.
+    early, a mix of classes late. ``error`` is that of the earlier state, as estimated.
     """
     changed = before.predicted != after.predicted
     m, n = int(changed.sum()), len(before)
@@ -200,6 +201,7 @@ def change_signs(
             "growth": used[1] - used[0],
             "late": lateness(shift),
             "confidence": float(before.confidence.mean()),
+            "error": error_shown(level_signs(before))[0],
         }
     )
 
@@ -275,7 +277,7 @@ def estimate_from(
     """The same, from the signs of both levels and of what changed between them."""
     found = [_change(kind, signs) for kind, signs in changes.items()]
     c, c_spread = sum(each for each, _ in found), math.hypot(*(each for _, each in found))
-    (b, b_spread), (a, a_spread) = _level(before), _level(after)
+    (b, b_spread), (a, a_spread) = error_shown(before), error_shown(after)
     gap = (a - b - c) / (b_spread**2 + a_spread**2 + c_spread**2)
     return ErrorEstimate(
         before=_interval(b + gap * b_spread**2, b_spread, 0),
@@ -300,7 +302,7 @@ def estimate_change(
 
 def estimate_level(evidence: Evidence) -> Interval | None:
     """The error of one state alone, None where it cannot be estimated."""
-    return _interval(*_level(level_signs(evidence)), 0) if _tells(evidence) else None
+    return _interval(*error_shown(level_signs(evidence)), 0) if _tells(evidence) else None
 
 
 def _tells(evidence: Evidence) -> bool:
@@ -314,8 +316,8 @@ def _class_entropy(evidence: Evidence) -> float:
     return float(torch.special.entr(share).sum())
 
 
-def _level(signs: Mapping[str, float]) -> tuple[float, float]:
-    """The error as a share, and its standard deviation."""
+def error_shown(signs: Mapping[str, float]) -> tuple[float, float]:
+    """The error that the signs of a level speak of, as a share, and its standard deviation."""
     model = _fitted()["level"]
     error = 1 / (1 + math.exp(-model.value(signs)))
     slope = max(error * (1 - error), 0.02)
