@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -126,3 +127,25 @@ def test_a_sweep_is_not_run_once_by_each_process(monkeypatch, tmp_path, capfd) -
     assert main([*words.split(), *given]) == 2
     assert "without torchrun, with --engine processes" in capfd.readouterr().err
     assert not store.exists()
+
+
+# Memory
+
+ALLOCATING = """
+import resource, torch
+from acclimate.cli.processes import keep_freed_memory
+if {keep}: assert keep_freed_memory()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    torch.ones(16_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_memory_that_was_freed_is_not_cleared_again():
+    faults = [
+        int(subprocess.check_output([sys.executable, "-c", ALLOCATING.format(keep=keep)]))
+        for keep in (False, True)
+    ]
+    assert faults[1] < faults[0] / 4

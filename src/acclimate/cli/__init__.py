@@ -19,9 +19,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
 
     from acclimate.cli.output import escape_output, show_warnings_plainly
+    from acclimate.cli.processes import keep_freed_memory
     from acclimate.errors import AcclimateError
     from acclimate.text import printable
 
+    keep_freed_memory()
     try:
         with escape_output(), show_warnings_plainly():
             status: int = args.command(args)
