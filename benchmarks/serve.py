@@ -210,22 +210,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--servers", nargs="+", choices=SERVERS, default=SERVERS)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.plain:
         serve_plainly(args.model)
         return 0
-    seen = {server: Seen() for server in SERVERS}
-    versions = dict.fromkeys(SERVERS, 0)
+    servers: Sequence[str] = args.servers
+    seen = {server: Seen() for server in servers}
+    versions = dict.fromkeys(servers, 0)
     for _ in range(args.rounds):
-        for server in SERVERS:
+        for server in servers:
             found, versions[server] = measure(
                 server, args.model, clients=args.clients, seconds=args.seconds
             )
             seen[server].add(found)
-    rows = [row(server, seen[server], versions[server]) for server in SERVERS]
-    frozen = next(each for each in rows if each["server"] == "frozen")
+    rows = [row(server, seen[server], versions[server]) for server in servers]
+    frozen = next((each for each in rows if each["server"] == "frozen"), rows[-1])
     for each in rows:
         each["of_frozen"] = round(each["requests_per_second"] / frozen["requests_per_second"], 3)
     result = {
