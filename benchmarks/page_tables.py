@@ -725,6 +725,42 @@ def _speed_line(sides: dict[str, Row]) -> list[str]:
     ]
 
 
+# docs/serving.md.
+
+
+def serving(result: dict[str, Any]) -> str:
+    """Servers side by side: throughput, latency, processor time and error."""
+    header = [
+        "server",
+        "requests/s",
+        "of frozen",
+        "p50, ms",
+        "p99, ms",
+        "CPU ms a request",
+        "error %",
+    ]
+    lines = [
+        [
+            "FastAPI + PyTorch by hand" if row["server"] == "plain" else row["server"],
+            f"{row['requests_per_second']:,.0f}",
+            f"{row['of_frozen']:.2f}",
+            f"{row['p50_ms']:.0f}",
+            f"{row['p99_ms']:.0f}",
+            f"{row['cpu_ms_per_request']:.1f}",
+            f"{row['error_percent']:.1f}",
+        ]
+        for row in result["rows"]
+    ]
+    lost = sum(row["not_answered"] for row in result["rows"])
+    about = (
+        f"{result['model']}, {result['machine']}, load average {result['load_average']:g} at the "
+        f"end; torch {result['versions']['torch']}; {result['rounds']} rounds of "
+        f"{result['seconds']:g} s with {result['clients']} clients; {lost} requests not answered; "
+        f"{result['date']}."
+    )
+    return f"{markdown(header, lines)}\n\n{about}"
+
+
 @dataclass(frozen=True)
 class PageTable:
     """A table, the page it stands in, and the results it is made from."""
@@ -738,6 +774,7 @@ PAGE_TABLES = {
     "headline": PageTable(headline, "README.md", "cifar10c.json"),
     "methods": PageTable(methods_table, "docs/methods.md", "methods.json"),
     "speed": PageTable(speeds, "docs/how-a-step-works.md", "step_gpu.json"),
+    "serving": PageTable(serving, "docs/serving.md", "serve.json"),
     "group_norm": PageTable(group_norm, "docs/measured.md", "cifar10c.json"),
     **{
         make.__name__: PageTable(make, "docs/measured.md", f"{make.__name__}.json")

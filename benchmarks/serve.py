@@ -87,11 +87,13 @@ class Seen:
     statuses: dict[int, int] = field(default_factory=dict)
     wrong: int = 0
     seconds: float = 0.0
+    cpu: float = 0.0
 
     def add(self, other: Seen) -> None:
         self.latencies += other.latencies
         self.wrong += other.wrong
         self.seconds += other.seconds
+        self.cpu += other.cpu
         for status, count in other.statuses.items():
             self.statuses[status] = self.statuses.get(status, 0) + count
 
@@ -123,7 +125,13 @@ async def client(
     writer.close()
 
 
-async def load(url: str, *, clients: int, seconds: float) -> Seen:
+def cpu_seconds(process: int) -> float:
+    """The processor time a process has used, all threads together."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def load(url: str, process: int, *, clients: int, seconds: float) -> Seen:
     """What many clients see for so many seconds."""
     host = urlsplit(url)
     assert host.hostname is not None
@@ -144,11 +152,11 @@ async def load(url: str, *, clients: int, seconds: float) -> Seen:
     await asyncio.gather(
         *(client(place, requests, labels, time.perf_counter() + 1, Seen()) for _ in range(clients))
     )
-    began = time.perf_counter()
+    began, used = time.perf_counter(), cpu_seconds(process)
     await asyncio.gather(
         *(client(place, requests, labels, began + seconds, seen) for _ in range(clients))
     )
-    seen.seconds = time.perf_counter() - began
+    seen.seconds, seen.cpu = time.perf_counter() - began, cpu_seconds(process) - used
     return seen
 
 
@@ -162,7 +170,7 @@ def measure(server: str, model: str, *, clients: int, seconds: float) -> tuple[S
     try:
         assert process.stdout is not None
         found = next(f for line in process.stdout if (f := re.search(r"(http:\S+)/docs", line)))
-        seen = asyncio.run(load(found[1], clients=clients, seconds=seconds))
+        seen = asyncio.run(load(found[1], process.pid, clients=clients, seconds=seconds))
         return seen, _version(found[1]) if server != "plain" else 0
     finally:
         process.terminate()
@@ -187,6 +195,7 @@ def row(server: str, seen: Seen, versions: int) -> dict[str, Any]:
         "requests_per_second": round(len(seen.latencies) / seen.seconds, 1),
         "p50_ms": round(1000 * cuts[49], 2),
         "p99_ms": round(1000 * cuts[98], 2),
+        "cpu_ms_per_request": round(1000 * seen.cpu / len(seen.latencies), 3),
         "error_percent": round(100 * seen.wrong / max(answered, 1), 1),
         "versions": versions,
     }
@@ -201,22 +210,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--servers", nargs="+", choices=SERVERS, default=SERVERS)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.plain:
         serve_plainly(args.model)
         return 0
-    seen = {server: Seen() for server in SERVERS}
-    versions = dict.fromkeys(SERVERS, 0)
+    servers: Sequence[str] = args.servers
+    seen = {server: Seen() for server in servers}
+    versions = dict.fromkeys(servers, 0)
     for _ in range(args.rounds):
-        for server in SERVERS:
+        for server in servers:
             found, versions[server] = measure(
                 server, args.model, clients=args.clients, seconds=args.seconds
             )
             seen[server].add(found)
-    rows = [row(server, seen[server], versions[server]) for server in SERVERS]
-    frozen = next(each for each in rows if each["server"] == "frozen")
+    rows = [row(server, seen[server], versions[server]) for server in servers]
+    frozen = next((each for each in rows if each["server"] == "frozen"), rows[-1])
     for each in rows:
         each["of_frozen"] = round(each["requests_per_second"] / frozen["requests_per_second"], 3)
     result = {
@@ -233,12 +244,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     if args.out:
         args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"{'server':10}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'of frozen':>11}{'error %':>9}")
+    head = ("req/s", "p50 ms", "p99 ms", "of frozen", "cpu ms", "error %")
+    print(f"{'server':10}" + "".join(f"{name:>10}" for name in head))
     for each in rows:
-        print(
-            f"{each['server']:10}{each['requests_per_second']:9.1f}{each['p50_ms']:9.2f}"
-            f"{each['p99_ms']:9.2f}{each['of_frozen']:11.2f}{each['error_percent']:9.1f}"
-        )
+        figures = ("requests_per_second", "p50_ms", "p99_ms", "of_frozen", "cpu_ms_per_request")
+        shown = "".join(f"{each[name]:10.2f}" for name in (*figures, "error_percent"))
+        print(f"{each['server']:10}{shown}")
     return 0
 
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,7 +29,7 @@ from safetensors.torch import save
 
 from acclimate.cli import main
 from acclimate.models.networks.digits import load_digits_model
-from serving import FOGGY, INPUT, Process, call, form, png, running, wait_for
+from serving import FOGGY, INPUT, Process, call, form, png, running, settings, wait_for
 
 schemathesis = pytest.importorskip("schemathesis")
 
@@ -260,6 +261,64 @@ def test_a_client_that_leaves_half_way_takes_nothing_with_it(served: Process) ->
     assert "Traceback" not in served.complaints()
 
 
+@contextmanager
+def in_thread(**changes: Any) -> Iterator[str]:
+    """A frozen server in this process, for limits that the command has no options for."""
+    import uvicorn
+
+    from acclimate.serve import Server, make_app
+    from acclimate.serve.metrics import Metrics
+
+    limits = settings(mode="frozen", **changes)
+    metrics = Metrics(limits)
+    app = make_app(Server(load_digits_model(), settings=limits, observer=metrics), metrics)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        runner = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        thread = threading.Thread(target=runner.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            runner.should_exit = True
+            thread.join()
+
+
+def begin(url: str, length: int, sent: bytes) -> http.client.HTTPConnection:
+    """A request that is not sent to its end."""
+    sending = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    sending.putrequest("POST", "/predict")
+    sending.putheader("Content-Type", "image/png")
+    sending.putheader("Content-Length", str(length))
+    sending.endheaders(sent)
+    return sending
+
+
+def test_a_client_that_is_too_slow_is_refused() -> None:
+    with in_thread(body_seconds=0.2) as url:
+        response = begin(url, 5000, png(0)[:50]).getresponse()
+        assert response.status == 408
+        assert json.load(response)["detail"] == "expected the whole request within 0.2 s"
+
+
+def test_all_bodies_together_have_a_limit_and_their_room_comes_back() -> None:
+    with in_thread(max_buffered=10_000) as url:
+        held = begin(url, 20_000, bytes(9_990))
+        headers = {"Content-Type": "image/png"}
+        wait_for(lambda: call(f"{url}/predict", png(0), headers)[0] == 429)
+        held.close()
+        wait_for(lambda: call(f"{url}/predict", png(0), headers)[0] == 200)
+
+
+def test_as_many_requests_as_may_wait_are_read_at_one_time() -> None:
+    with in_thread(queue=2, max_images=2) as url:
+        held = [begin(url, 5000, b"x") for _ in range(2)]
+        headers = {"Content-Type": "image/png"}
+        wait_for(lambda: call(f"{url}/predict", png(0), headers)[0] == 429)
+        for each in held:
+            each.close()
+        wait_for(lambda: call(f"{url}/predict", png(0), headers)[0] == 200)
+
+
 # The other routes.
 
 
@@ -410,7 +469,8 @@ def test_the_document_names_all_routes_and_kinds_of_bodies(served: Process) -> N
 
 def test_responses_are_those_the_document_describes(served: Process) -> None:
     """schemathesis makes requests from the document, right and wrong ones."""
-    from hypothesis import HealthCheck, given, settings
+    from hypothesis import HealthCheck, given
+    from hypothesis import settings as trying
 
     schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
     wanted = [operation.ok() for operation in schema.get_all_operations()]
@@ -424,7 +484,7 @@ def test_responses_are_those_the_document_describes(served: Process) -> None:
     for operation in wanted:
 
         @given(case=operation.as_strategy())
-        @settings(
+        @trying(
             max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None
         )
         def check(case: Any) -> None:

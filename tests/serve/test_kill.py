@@ -13,7 +13,7 @@ import pytest
 
 from serving import Process, running
 
-MOMENTS = 4
+MOMENTS = 3
 
 
 def numbers(folder: Path) -> list[int]:

@@ -203,12 +203,13 @@ def make_app(
 
         Arrays are uint8 images of any size, or floats as the model takes them.
         """
-        body, kind = await reading.body(request), _kind(request)
-        files = await _form_files(request, body, server) if kind == "multipart" else None
-        decode = functools.partial(_decode, kind, body, files, server)
-        images = await asyncio.get_running_loop().run_in_executor(decoders, decode)
-        client = _client(request, client_header)
-        answer = await asyncio.wrap_future(server.predict(images, client=client))
+        kind = _kind(request)
+        async with reading.body(request) as body:
+            files = await _form_files(request, body, server) if kind == "multipart" else None
+            decode = functools.partial(_decode, kind, body, files, server)
+            images = await asyncio.get_running_loop().run_in_executor(decoders, decode)
+            client = _client(request, client_header)
+            answer = await asyncio.wrap_future(server.predict(images, client=client))
         return _predictions(answer, server, top=top)
 
     app.add_middleware(_Observed, metrics=metrics)
@@ -344,41 +345,41 @@ class _Reading:
     def __init__(self, server: Server) -> None:
         self._limits, self._requests, self._bytes = server.settings, 0, 0
 
-    async def body(self, request: Request) -> bytes:
-        """The whole body; refused as soon as it is known to be too large."""
+    @asynccontextmanager
+    async def body(self, request: Request) -> AsyncIterator[bytes]:
+        """The whole body, counted until it is done with; refused once it is known too large."""
         most = self._limits.max_body
         announced = request.headers.get("content-length", "0")
         if not announced.isdecimal() or int(announced[:20]) > most:
             raise self._too_large()
-        if self._requests >= self._limits.queue or self._bytes > self._limits.max_buffered:
-            raise FullError("the server is reading as many requests as it may; try again soon")
+        if self._requests >= self._limits.queue:
+            raise FullError("the server has as many requests as it may; try again in a moment")
         self._requests += 1
+        chunks: list[bytes] = []
         try:
-            return await asyncio.wait_for(self._read(request), self._limits.body_seconds)
-        except ClientDisconnect as error:
-            raise RefusedError(400, "the client left before the end of its request") from error
-        except asyncio.TimeoutError as error:
-            raise RefusedError(
-                408, f"expected the whole request within {self._limits.body_seconds:g} s"
-            ) from error
+            try:
+                await asyncio.wait_for(self._read(request, chunks), self._limits.body_seconds)
+            except ClientDisconnect as error:
+                raise RefusedError(400, "the client left before the end of its request") from error
+            except asyncio.TimeoutError as error:
+                raise RefusedError(
+                    408, f"expected the whole request within {self._limits.body_seconds:g} s"
+                ) from error
+            yield b"".join(chunks)
         finally:
             self._requests -= 1
+            self._bytes -= sum(map(len, chunks))
 
-    async def _read(self, request: Request) -> bytes:
-        chunks: list[bytes] = []
+    async def _read(self, request: Request, chunks: list[bytes]) -> None:
         size = 0
-        try:
-            async for chunk in request.stream():
-                size += len(chunk)
-                self._bytes += len(chunk)
-                if size > self._limits.max_body:
-                    raise self._too_large()
-                if self._bytes > self._limits.max_buffered:
-                    raise FullError("the server is reading as much as it may; try again soon")
-                chunks.append(chunk)
-        finally:
-            self._bytes -= size
-        return b"".join(chunks)
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > self._limits.max_body:
+                raise self._too_large()
+            if self._bytes + len(chunk) > self._limits.max_buffered:
+                raise FullError("the server holds as many bytes of requests as it may; try again")
+            self._bytes += len(chunk)
+            chunks.append(chunk)
 
     def _too_large(self) -> RefusedError:
         return RefusedError(

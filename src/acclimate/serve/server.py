@@ -122,6 +122,7 @@ class Server:
                 "model": loaded.name,
                 "weights": fingerprint(self._source.state_dict()),
                 "recipe": {k: v for k, v in chosen.to_dict().items() if k != "summary"},
+                "learn_batch": self.settings.learn_batch or chosen.batch_size,
             },
             keep=self.settings.keep,
         )
