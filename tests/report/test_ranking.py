@@ -88,7 +88,7 @@ def test_a_sentence_about_several_comparisons():
     stream = [change(each, by_shift={}) for each in runs({**ERRORS, "rpl": 9.0}, setting="online")]
     both = views([*runs(), *stream])
     assert summary_sentence(both) == (
-        "ent has the lowest error in 1 of 2 comparisons, rpl in 1; bn, ent and rpl are better than "
+        "ent has the lowest error in 1 of 2 comparisons, rpl in 1; ent, rpl and bn are better than "
         "the unadapted model wherever they ran."
     )
     table = setting_pivot(both)
