@@ -212,18 +212,17 @@ def ranking_table(view: View) -> Table:
     placed = standings(view)
     source = next((each.error for each in placed if each.recipe == UNADAPTED), None)
     rows: list[list[Entry]] = []
-    for place, each in enumerate(placed, 1):
-        interval = f"{each.low:.1f} – {each.high:.1f}" if each.half is not None else "–"
+    for each in placed:
+        interval = f"{each.low:.1f}\u00a0–\u00a0{each.high:.1f}" if each.half is not None else "–"
         fell = None if not source else 100 * (source - each.error) / source
-        best = place == 1
         rows.append([
-            number_entry(place, digits=0), each.label, _bold(each.error, best), interval,
+            each.label, _bold(each.error, each is placed[0]), interval,
             "–" if each.recipe == UNADAPTED else number_entry(fell), each.options or "–",
         ])  # fmt: skip
     return Table(
         name="ranking",
         title=f"Ranked: {view.title}",
-        header=["place", "recipe", "error %", "95 % interval", "relative reduction %", "options"],
+        header=["recipe", "error %", "95 % interval", "relative reduction %", "options"],
         rows=rows,
         notes=[INTERVAL, *view.left_out],
     )
