@@ -16,7 +16,7 @@ from acclimate.report.choices import by_shift_table, choices_table, regret_table
 from acclimate.report.page import build_report
 from acclimate.report.practices import practices
 from acclimate.report.settings import choose, panels
-from report_store import sweep
+from report_store import section, sweep
 
 MODEL = "acclimate:wrn-40-2"
 CHOSEN, OTHER = {"optimizer.lr": 1e-3, "epochs": 3}, {"optimizer.lr": 1e-4, "epochs": 3}
@@ -225,7 +225,8 @@ def test_options_chosen_for_each_shift_are_one_row(written, tmp_path):
     for chosen_from in (results, kept):
         store = Store(tmp_path / f"{len(chosen_from)}.db")
         store.add_all(chosen_from)
-        (table,) = build_report(store, choices=[written("free.json", **shared)]).sections[0].tables
+        report = build_report(store, choices=[written("free.json", **shared)])
+        (table,) = section(report, "results").tables
         row = next(r for r in table.rows if r[table.header.index("recipe")] == "ent")
         found = dict(zip(table.header, row, strict=True))
         errors = [r.error for r in kept if r.job.recipe == "ent"]
@@ -253,7 +254,7 @@ def test_options_chosen_for_each_domain_stand_beside_what_the_domains_share(writ
     files.append(written("oracle.json", options={"epochs": 2}, selection=ORACLE))
     store = Store(tmp_path / "domains.db")
     store.add_all(results)
-    (table,) = build_report(store, choices=files).sections[0].tables
+    (table,) = section(build_report(store, choices=files), "results").tables
     bn, ent = (dict(zip(table.header, row, strict=True)) for row in table.rows)
     assert ent["options"] == "chosen=loo.json"  # an oracle comes last
     assert ent["after %"].value == pytest.approx(40 / 3)

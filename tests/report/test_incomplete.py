@@ -5,6 +5,7 @@ from __future__ import annotations
 from acclimate.bench import Job, Result
 from acclimate.report.practices import practices
 from acclimate.report.settings import choose, compared, panels
+from report_store import section
 
 SLOW, FAST, MIDDLE = ((("optimizer.lr", lr),) for lr in (0.1, 1.0, 0.5))
 LEFT_OUT = "(incomplete settings left out)"
@@ -51,7 +52,7 @@ def test_the_lowest_error_shown_is_of_one_that_ran_on_all_that_is_shown():
 def test_the_headline_has_the_unadapted_error_of_what_the_row_of_none_has(reported):
     source = [run("fog", 30.0, recipe="none"), run("snow", 50.0, recipe="none")]
     learnt = [run("fog", 20.0, SLOW), run("snow", 40.0, SLOW), run("fog", 22.0, FAST)]
-    (table,) = reported([*source, *learnt]).sections[0].tables
+    (table,) = section(reported([*source, *learnt]), "results").tables
     ent = dict(zip(table.header, table.rows[1], strict=True))
     assert ent["unadapted %"].value == table.rows[0][table.header.index("after %")].value == 40.0
     assert any(LEFT_OUT in note for note in table.notes)

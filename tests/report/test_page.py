@@ -73,7 +73,7 @@ def test_ten_thousand_results_make_a_page_below_two_megabytes(tmp_path):
 
 def test_it_opens_alone_and_without_complaint(page, file):
     assert page.requests() == [file.as_uri()]
-    assert page.run("document.querySelectorAll('section').length") == 10
+    assert page.run("document.querySelectorAll('section').length") == 11
     assert page.run("[...document.querySelectorAll('nav a')].every((a) => "
                     "document.querySelector(a.getAttribute('href')))")  # fmt: skip
 

@@ -94,7 +94,7 @@ def test_a_baseline_that_ran_on_some_of_the_same_images_says_on_how_many(reporte
 def test_what_a_row_covers_is_said_once_in_the_table_of_corruptions_too(reported):
     both = ["fog", "snow"]
     found = [*of_one(both, "none", "ent"), *of_one(both, "bn", severities=(5,))]
-    (table,) = section(reported(found), "corruptions").tables
+    (table,) = section(reported(found), "corruptions").more
     covered = {row["recipe"]: row["coverage"] for row in rows(table)}
     assert covered == {"none": "all", "bn": "1 of 2 parts", "ent": "all"}
     assert not any("of" in row["fog"] + row["snow"] for row in rows(table))
@@ -102,7 +102,8 @@ def test_what_a_row_covers_is_said_once_in_the_table_of_corruptions_too(reported
 
 def test_a_whole_mean_needs_no_words_and_no_column(reported):
     report = reported(of_one(TEST, "none", "bn"))
-    (first,), (by_corruption,) = (section(report, n).tables for n in ("results", "corruptions"))
+    (first,) = section(report, "results").tables
+    (by_corruption,) = section(report, "corruptions").more
     assert not any("all" in row["mean test"] for row in rows(by_corruption))
     assert "coverage" not in first.header
     assert not any("Coverage" in note for note in (*first.notes, *by_corruption.notes))
@@ -126,6 +127,7 @@ def test_the_setting_shown_is_the_one_chosen_on_hold_out_corruptions():
 def test_there_is_a_figure_of_each_kind_with_its_data(report):
     kinds = {figure.name.rstrip("-0123456789") for figure in report.figures}
     assert kinds == {
+        "ranking",
         "error-by-corruption",
         "error-over-epochs",
         "learning-rate-by-epoch",
@@ -247,7 +249,8 @@ def test_records_may_lack_everything(reported):
 def test_conditions_narrow_all_of_it(store):
     report = build_report(store, conditions(["model=*augmix*", "group=test"]))
     table = section(report, "results").tables[0]
-    assert {row["model"] for row in rows(table)} == {"acclimate:wrn-40-2-augmix-cifar10"}
+    assert any("All rows: model acclimate:wrn-40-2-augmix-cifar10" in note for note in table.notes)
+    assert "for wrn-40-2-augmix-cifar10" in report.title
     assert report.facts[-1] == "only model=*augmix*, group=test"
 
 

@@ -20,9 +20,9 @@ from acclimate.errors import AcclimateError
 from acclimate.table import Table, number_entry
 
 __all__ = [
-    "CHANGE", "CLICKED", "DARK", "ERROR", "FADED", "GREY", "LIGHT", "PLAIN", "SERIES", "Curve",
-    "Figure", "Look", "Spec", "axis", "browser_script", "by_line", "grey_line", "lines", "nth_look",
-    "padded", "placed", "png", "svg", "why_no_charts",
+    "CHANGE", "CLICKED", "DARK", "ERROR", "FADED", "GREY", "LIGHT", "MANY", "PLAIN", "SERIES",
+    "Curve", "Figure", "Look", "Spec", "axis", "browser_script", "by_line", "grey_line", "lines",
+    "nth_look", "padded", "placed", "png", "svg", "why_no_charts",
 ]  # fmt: skip
 
 Spec: TypeAlias = dict[str, Any]
@@ -35,6 +35,8 @@ CHANGE = ("#542788", "#998ec3", "#f2f0ea", "#f5cf4d", "#d99a00")
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 """For lines and dots, by Okabe and Ito."""
 GREY = "#888888"
+MANY = 8
+"""More series than that cannot be told apart in one chart."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _DASHES = ([1, 0], [8, 3], [4, 3], [10, 3, 2, 3], [2, 2], [6, 2, 2, 2, 2, 2])
 _FONTS = "system-ui, 'DejaVu Sans', 'Noto Sans', 'Liberation Sans', Arial, Helvetica, sans-serif"
@@ -76,11 +78,15 @@ class Figure:
     description: str
     spec: Spec
     table: Table
+    wide: bool = False
 
     def file(self) -> Spec:
         """The specification with its title and a fixed width, for a file."""
-        about = {"title": wrap(self.title, 52), "description": self.description}
-        return {**self.spec, **about, "width": _WIDTH}
+        width = 2 * _WIDTH if self.wide else _WIDTH
+        about = {"title": wrap(self.title, width // 8), "description": self.description}
+        if "facet" in self.spec:  # as wide as its parts
+            return {**self.spec, **about, "columns": 4}
+        return {**self.spec, **about, "width": width}
 
 
 class Curve(NamedTuple):
@@ -220,6 +226,8 @@ def lines(
              "encoding": {**marks, "shape": of["shape"]}},
         ],
     }  # fmt: skip
+    if len(of["color"]["scale"]["domain"]) > MANY:
+        spec = _small_multiples(points, {c.name: drawn[c.recipe] for c in curves}, x, y)
     rows = [
         [
             line,
@@ -231,7 +239,56 @@ def lines(
     ]
     header = ["line", *(["kind"] if both else []), x["title"], y["title"]]
     table = Table(name=name, title=title, header=header, rows=rows, notes=notes)
-    return Figure(name=name, title=title, description=description, spec=spec, table=table)
+    return Figure(
+        name=name, title=title, description=description, spec=spec, table=table,
+        wide="facet" in spec,
+    )  # fmt: skip
+
+
+def _small_multiples(
+    points: Sequence[tuple[str, str, float, float]], drawn: Mapping[str, Look], x: Spec, y: Spec
+) -> Spec:
+    """A small chart for each line, with the others in grey behind it."""
+    values = [{"line": line, "kind": kind, "x": round(a, 3), "y": round(b, 3)}
+              for line, kind, a, b in points]  # fmt: skip
+    others = [{"other": line, "x": round(a, 2), "y": round(b, 2)}
+              for line, kind, a, b in points if kind == "after"]  # fmt: skip
+    colour = {
+        "field": "line",
+        "type": "nominal",
+        "legend": None,
+        "scale": {"domain": list(drawn), "range": [look.colour for look in drawn.values()]},
+    }
+    tooltip = [
+        {"field": "line", "title": "line"},
+        {"field": "kind", "title": "kind"},
+        {"field": "x", "title": x["title"], "format": ".4~g"},
+        {"field": "y", "title": y["title"], "format": ".2f"},
+    ]
+    few = {"axis": {**x["axis"], "labelOverlap": True}}
+    place = placed({**x, **few}, {**y, "axis": {**y["axis"], "tickCount": 4}})
+    own = {**place, "color": colour, "tooltip": tooltip}
+    after, online = ({"filter": f"datum.kind == '{kind}'"} for kind in ("after", "online"))
+    return {
+        "data": {"values": values},
+        "facet": {"field": "line", "type": "nominal", "title": None, "sort": list(drawn),
+                  "header": {"labelFontSize": 12, "labelLimit": 170, "labelAnchor": "start"}},
+        "columns": 2,
+        "spacing": 14,
+        "spec": {
+            "width": 150,
+            "height": 90,
+            "layer": [
+                {"data": {"values": others},
+                 "mark": {"type": "line", "color": GREY, "opacity": 0.25, "strokeWidth": 1},
+                 "encoding": {**place, "detail": {"field": "other"}}},
+                {"transform": [online], "mark": {"type": "line", "strokeDash": [2, 3]},
+                 "encoding": own},
+                {"transform": [after], "mark": {"type": "line", "point": {"size": 30}},
+                 "encoding": own},
+            ],
+        },
+    }  # fmt: skip
 
 
 def grey_line(points: Sequence[tuple[float, float]], x: Spec, y: Spec) -> Spec:

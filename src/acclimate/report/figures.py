@@ -13,7 +13,7 @@ from acclimate.bench.selection import states_of
 from acclimate.bench.table import ordered
 from acclimate.metrics.mean import mean
 from acclimate.report import charts
-from acclimate.report.charts import Curve, Figure, Look, Spec, axis, lines, padded
+from acclimate.report.charts import MANY, Curve, Figure, Look, Spec, axis, lines, padded
 from acclimate.report.settings import (
     Found,
     Panel,
@@ -28,21 +28,38 @@ from acclimate.report.settings import (
 from acclimate.table import Table, number_entry
 
 __all__ = [
-    "balance_figure", "dumbbell_figure", "error_figure", "pooled", "rate_figure", "rate_grid",
-    "rate_groups", "rate_of", "reliability_figure",
+    "balance_figure", "dumbbell_figure", "error_figure", "errors_by_shift", "pooled", "rate_figure",
+    "rate_grid", "rate_groups", "rate_of", "reliability_figure", "shifts_in_order",
 ]  # fmt: skip
 
 
+def errors_by_shift(view: View) -> dict[str, dict[str, float]]:
+    """The mean error of the unadapted model and of each setting, by corruption."""
+    found = {"unadapted": _unadapted([r for shown in view.alike for r in shown.results])}
+    found |= {
+        shown.name: _by_shift(shown.results)
+        for shown in view.alike
+        if shown.setting.recipe != UNADAPTED
+    }
+    return {name: errors for name, errors in found.items() if errors}
+
+
+def shifts_in_order(series: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """All corruptions of some series, in the paper's order."""
+    keys = {(None if name == "clean" else name,) for errors in series.values() for name in errors}
+    return [key[0] or "clean" for key in ordered(["corruption"], keys)]
+
+
 def dumbbell_figure(view: View) -> Figure | None:
-    """The unadapted error and that of each recipe, corruption by corruption."""
+    """The unadapted error and that of each recipe, corruption by corruption.
+
+    Dots for a few recipes, a cell for each of many.
+    """
     adapted = [shown for shown in view.alike if shown.setting.recipe != UNADAPTED]
     drawn = {"unadapted": view.looks[UNADAPTED]}
     drawn |= {shown.name: view.looks[shown.setting.recipe] for shown in adapted}
-    found = {"unadapted": _unadapted([r for shown in view.alike for r in shown.results])}
-    found |= {shown.name: _by_shift(shown.results) for shown in adapted}
-    series = {name: errors for name, errors in found.items() if errors}
-    keys = {(None if name == "clean" else name,) for errors in series.values() for name in errors}
-    shifts = [key[0] or "clean" for key in ordered(["corruption"], keys)]
+    series = errors_by_shift(view)
+    shifts = shifts_in_order(series)
     if not shifts:
         return None
     means = [f"{name} {mean(list(errors.values())):.1f} percent" for name, errors in series.items()]
@@ -50,7 +67,8 @@ def dumbbell_figure(view: View) -> Figure | None:
         name="error-by-corruption",
         title=view.title,
         description=f"Mean over these corruptions: {', '.join(means)}.",
-        spec=_dumbbells(series, drawn, shifts),
+        spec=_dumbbells(series, drawn, shifts) if len(series) <= MANY else _cells(series, shifts),
+        wide=len(series) > MANY,
         table=Table(
             name="error-by-corruption",
             title=f"{view.title}: mean top-1 error % by corruption",
@@ -97,6 +115,51 @@ def _dumbbells(
                           "yOffset": {"field": "line", "type": "nominal", "sort": list(series)},
                           "color": of["color"], "shape": of["shape"], "opacity": charts.FADED,
                           "tooltip": tooltip}},
+        ],
+    }  # fmt: skip
+
+
+def _cells(series: Mapping[str, Mapping[str, float]], shifts: Sequence[str]) -> Spec:
+    """A row for each series, the best on top, and a column for each corruption."""
+    source = series.get("unadapted", {})
+    order = sorted(series, key=lambda name: mean(list(series[name].values())))
+    values: list[Spec] = [
+        {"line": name.partition(" (")[0], "shift": shift.replace("_", " "),
+         "error": round(errors[shift], 2), "words": f"{errors[shift]:.0f}",
+         "gain": round(source.get(shift, errors[shift]) - errors[shift], 2)}
+        for name in order
+        for errors in [series[name]]
+        for shift in shifts
+        if shift in errors
+    ]  # fmt: skip
+    most = max([abs(each["gain"]) for each in values]) or 1.0
+    scale = {"domain": [-most, -most / 2, 0, most / 2, most], "range": list(charts.CHANGE),
+             "interpolate": "rgb", "clamp": True}  # fmt: skip
+    tooltip = {
+        "line": "recipe",
+        "shift": "corruption",
+        "error": "error %",
+        "gain": "below unadapted",
+    }
+    return {
+        "width": "container",
+        "height": 22 * len(order),
+        "data": {"values": values},
+        "encoding": {
+            "x": {"field": "shift", "type": "nominal", "sort": None, "title": None,
+                  "axis": {"labelAngle": -40, "orient": "top", "labelOverlap": False}},
+            "y": {"field": "line", "type": "nominal", "sort": None, "title": None,
+                  "axis": {"labelLimit": 210}},
+        },
+        "layer": [
+            {"mark": "rect",
+             "encoding": {"fill": {"field": "gain", "type": "quantitative", "scale": scale,
+                                   "legend": None},
+                          "tooltip": [{"field": f, "title": t} for f, t in tooltip.items()]}},
+            {"mark": {"type": "text", "fontSize": 11},
+             "encoding": {"text": {"field": "words"},
+                          "color": {"condition": {"test": f"datum.gain < {-0.6 * most}",
+                                                  "value": "#ffffff"}, "value": "#222222"}}},
         ],
     }  # fmt: skip
 

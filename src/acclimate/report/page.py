@@ -21,6 +21,15 @@ from acclimate.report.figures import (
 )
 from acclimate.report.practices import Practice, practices
 from acclimate.report.published import PublishedPoint, published_figure, published_points
+from acclimate.report.ranking import (
+    corruption_pivot,
+    headline_title,
+    ranked_bars,
+    ranking_table,
+    setting_pivot,
+    standings,
+    summary_sentence,
+)
 from acclimate.report.settings import Found, Panel, View, panels, view
 from acclimate.report.tables import (
     data_table,
@@ -38,7 +47,7 @@ from acclimate.text import counted
 __all__ = ["Report", "build_report", "report_page"]
 
 _PANELS = 12
-_HEADLINE, _BY_SHIFT, _DATA = 400, 150, 150
+_HEADLINE, _BY_SHIFT, _DATA = 400, 60, 150
 _REST = "narrow it with --where, or write all with --tables DIR"
 
 
@@ -48,6 +57,7 @@ class Section:
 
     name: str
     title: str
+    lead: str = ""
     note: str = ""
     tables: Sequence[Table] = ()
     more: Sequence[Table] = ()
@@ -58,14 +68,19 @@ class Section:
     @property
     def empty(self) -> bool:
         """Whether it has nothing to show."""
-        return not (self.note or self.tables or self.figures or self.practices or self.recipes)
+        shown = (self.lead, self.note, self.tables, self.figures, self.practices, self.recipes)
+        return not any(shown)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All of it. ``whole`` has the tables of errors with all their rows, for files."""
+    """All of it, under a title in words.
+
+    ``whole`` has the tables of errors with all their rows, for files.
+    """
 
     store: str
+    title: str
     facts: Sequence[str]
     sections: Sequence[Section]
     whole: Sequence[Table] = field(repr=False, default_factory=tuple)
@@ -79,8 +94,9 @@ class Report:
 def report_page(report: Report) -> str:
     """The page, with its style, its scripts and its data in it; without vl-convert, tables alone.
 
-    >>> page = report_page(Report(store="sweep.db", facts=["2 results"], sections=[]))
-    >>> page[:15], "<h1>sweep.db</h1>" in page
+    >>> report = Report(store="sweep.db", title="2 recipes", facts=["2 results"], sections=[])
+    >>> page = report_page(report)
+    >>> page[:15], "<h1>2 recipes</h1>" in page
     ('<!doctype html>', True)
     """
     missing = why_no_charts()
@@ -124,23 +140,39 @@ def build_report(
     searches = _searches(choices, done)
 
     def section(
-        name: str, title: str, draw: Callable[[View], Figure | None], tables: Sequence[Table] = ()
+        name: str,
+        title: str,
+        draw: Callable[[View], Figure | None],
+        tables: Sequence[Table] = (),
+        folded: Sequence[Table] = (),
     ) -> Section:
         """With a figure for each model and data."""
         figures = [figure for panel in drawn if (figure := draw(views[panel])) is not None]
-        return _figures(name, title, figures, found, tables=tables)
+        shown = _figures(name, title, figures, found, tables=tables)
+        return replace(shown, more=folded) if folded else shown
 
     rates = [rate_figure(*group) for group in swept[:_PANELS]]
+    compared = [views[panel] for panel in drawn]
+    by_setting = setting_pivot(compared)
+    pivots = [table for each in compared if (table := corruption_pivot(each)) is not None]
+    ranked = [view for view in compared if len(standings(view)) > 1]
     sections = [
         Section(
+            name="summary",
+            title="Summary",
+            lead=summary_sentence(compared),
+            tables=[by_setting] if by_setting else [ranking_table(view) for view in ranked[:1]],
+            figures=_numbered([replace(ranked_bars(v), wide=len(ranked) == 1) for v in ranked]),
+        ),
+        Section(
             name="results",
-            title="Results",
+            title="Before and after",
             tables=[first.first(_HEADLINE, rest=_REST)],
             more=[every.first(_HEADLINE, rest=_REST)] if len(every.rows) > len(first.rows) else [],
         ),
         Section(name="practices", title="Best practices", practices=practices(found, choices)),
         *searches,
-        section("corruptions", "Error by corruption, before and after", dumbbell_figure,
+        section("corruptions", "Error by corruption", dumbbell_figure, _distinct(pivots),
                 [table.first(_BY_SHIFT, rest=_REST) for table in shifts]),
         section("epochs", "Error over the adaptation", error_figure),
         _figures("rates", "Learning rate and epochs", rates, found, more=len(swept) - _PANELS),
@@ -167,6 +199,7 @@ def build_report(
     ]  # fmt: skip
     return Report(
         store=store.path.name,
+        title=headline_title(compared, done),
         facts=_facts(done, failed, where, choices),
         sections=sections,
         whole=(first, every, *shifts, *(t for s in searches for t in (*s.tables, *s.more))),
@@ -193,10 +226,22 @@ def _figures(
     parts = [f"{left:,} of {len(found):,} models and data"] if left else []
     parts += [f"{more:,} more figures"] if more > 0 else []
     words = f"Left out here: {' and '.join(parts)}; --where narrows the report to them."
-    if len(figures) > 1:
-        figures = [replace(f, name=f"{f.name}-{i}") for i, f in enumerate(figures, 1)]
     note = words if figures and parts else ""
-    return Section(name=name, title=title, note=note, figures=figures, tables=tables)
+    return Section(name=name, title=title, note=note, figures=_numbered(figures), tables=tables)
+
+
+def _numbered(figures: Sequence[Figure]) -> Sequence[Figure]:
+    """Each with a name of its own."""
+    if len(figures) < 2:
+        return figures
+    return [replace(f, name=f"{f.name}-{i}") for i, f in enumerate(figures, 1)]
+
+
+def _distinct(tables: Sequence[Table]) -> list[Table]:
+    """Each with a name of its own."""
+    if len(tables) < 2:
+        return list(tables)
+    return [replace(table, name=f"{table.name}-{i}") for i, table in enumerate(tables, 1)]
 
 
 def _searches(choices: Sequence[Choices], done: Sequence[Result]) -> list[Section]:

@@ -28,6 +28,8 @@ GROUPS = {"test": "test", "none": "clean or other", "dev": "hold-out"}
 """The groups of corruptions as conditions have them, and in words; means never mix them."""
 
 _ROWS = ("model", "recipe")
+_SAME = ("model", "seeds", "labelled images", "corruptions")
+"""Columns that become a note where all rows have the same."""
 _UNSAID = {"coverage": "all", "mCE %": "–"}
 """Columns that are left out where every row has just this."""
 _ABOUT = (
@@ -72,10 +74,15 @@ def settings_tables(
     every = next(iter(lines.values()))
     header = [name for name in every
               if any(line[name] != _UNSAID.get(name) for line in lines.values())]  # fmt: skip
+    same = _constant(whole)
+    if len(lines) > 1:
+        alike = [name for name in _SAME if len({line[name] for line in lines.values()}) == 1]
+        header = [name for name in header if name not in alike]
+        words = [f"{name} {_text(every[name])}" for name in alike]
+        same += [f"All rows: {', '.join(words)}."] if words else []
     rows = {key: [line[name] for name in header] for key, line in lines.items()}
     first = (_columns(each.results[0]) for each in chosen)
     picked = dict.fromkeys((_group(row), *(row[name] for name in names)) for row in first)
-    same = _constant(whole)
     why = sorted({each.why for each in chosen if each.why != "the only setting"})
     how = [f"Of several settings of a recipe: {'; or '.join(why)}."] if why else []
     missing = [COVERAGE] if "coverage" in header else []
@@ -95,6 +102,10 @@ def settings_tables(
             notes=(*same, *missing),
         ),
     )
+
+
+def _text(entry: Entry) -> str:
+    return entry if isinstance(entry, str) else entry.text
 
 
 def _columns(result: Result) -> _Columns:

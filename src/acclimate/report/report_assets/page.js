@@ -50,6 +50,8 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)");
 function draw(box) {
   const config = structuredClone(themes[dark.matches ? "dark" : "light"]);
   const spec = JSON.parse(box.firstElementChild.textContent);
+  // Small charts side by side, as many as there is room for.
+  if (spec.facet) spec.columns = Math.max(1, Math.floor(box.clientWidth / 215));
   // A legend begins where the plot does, to the right of the axis.
   config.legend.labelLimit = box.clientWidth - (spec.encoding?.y?.axis?.labelLimit ?? 40) - 30;
   const place = box.querySelector("div") ?? box.appendChild(document.createElement("div"));
