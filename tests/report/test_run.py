@@ -129,6 +129,19 @@ def test_where_nothing_changed_or_nobody_asked_it_says_so(source):
     assert "It cannot be estimated, and no labels are known." in seen
 
 
+def test_it_says_which_model_was_not_returned(source):
+    few = (source.labels == 1).nonzero().squeeze(1)
+    one = open_images(IMAGES[few.numpy()].repeat(3, 0), preprocessing=MODEL.preprocessing)
+    returned = {}
+    for guard in ("rollback", "observe"):
+        run = acclimate.adapt(MODEL, one, "ent", guard=guard, speed="exact", progress=False)
+        assert not run.verdict.returns_adapted
+        returned[guard] = words(run_page(run, one))
+    assert "adapted, not returned" in returned["rollback"]
+    assert "The unadapted model is returned." in returned["rollback"]
+    assert "not returned" not in returned["observe"]
+
+
 @pytest.mark.skipif(find_chromium() is None, reason="needs chromium")
 def test_it_fits_a_phone_and_a_desk_and_asks_for_nothing(page, tmp_path):
     path = tmp_path / "report.html"
@@ -139,6 +152,8 @@ def test_it_fits_a_phone_and_a_desk_and_asks_for_nothing(page, tmp_path):
             browser.screen(width, 1000, scheme=scheme, phone=width < 600)
             browser.open(path)
             assert browser.run("document.documentElement.scrollWidth") <= width
+            bars = "[...document.querySelectorAll('.track')].map(bar => bar.clientWidth)"
+            assert browser.run(f"Math.min(...{bars})") >= 60
             assert browser.run("[...document.images].every(i => i.complete && i.naturalWidth)")
             assert [url for url in browser.requests() if not url.startswith("data:")] == [
                 path.as_uri()

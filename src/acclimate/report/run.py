@@ -62,6 +62,7 @@ def run_page(
         facts=_facts(result),
         errors=_errors(result),
         drift=_drift_bars(layers),
+        fell_back=_fell_back(result),
         changed=None if count is None else f"{count:,} of {len(result.predictions):,} predictions",
         gallery=_gallery(result, images, order[:SHOWN]),
         left=max(0, len(order) - SHOWN),
@@ -92,6 +93,11 @@ def thumbnail(image: Tensor) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(written.getvalue()).decode()}"
 
 
+def _fell_back(result: AdaptationResult) -> bool:
+    """Whether the unadapted model was returned; a guard that only observes never does that."""
+    return result.record.guard.acts and not result.verdict.returns_adapted
+
+
 def _facts(result: AdaptationResult) -> list[str]:
     record = result.record
     skipped = f", {result.skipped:,} skipped" if result.skipped else ""
@@ -109,7 +115,7 @@ def _facts(result: AdaptationResult) -> list[str]:
 def _errors(result: AdaptationResult) -> list[Bar]:
     bars = []
     if (estimate := result.estimated_error) is not None:
-        after = "after" if result.verdict.returns_adapted else "adapted, not returned"
+        after = "adapted, not returned" if _fell_back(result) else "after"
         for name, ends in (("before", estimate.before), (after, estimate.after)):
             words = f"{ends.value:.0f} % ({ends.low:.0f} to {ends.high:.0f})"
             bars.append(
