@@ -65,7 +65,17 @@ class Standing:
 
 
 def standings(view: View) -> list[Standing]:
-    """The recipes that ran on the same images, and the unadapted model; the best first."""
+    """The recipes that ran on the same images, and the unadapted model; the best first.
+
+    Computed once for a view, since means over thousands of results take a while.
+    """
+    kept: dict[str, list[Standing]] = vars(view)
+    if "_standings" not in kept:
+        kept["_standings"] = _standings(view)
+    return kept["_standings"]
+
+
+def _standings(view: View) -> list[Standing]:
     found = []
     for shown in view.alike:
         error = mean_error(shown.results)
