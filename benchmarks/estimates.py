@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,23 +32,24 @@ from acclimate.guard.estimate import (
     estimate_from,
     lateness,
     log_odds,
+    rise,
     with_products,
 )
-from acclimate.table import Table
-from bank import MODELS, SHOWN, UNLABELLED, read
+from acclimate.table import Entry, Number, Table, number_entry
+from bank import MODELS, SHOWN, TEMPERATURES, UNLABELLED, read
 
 FITTED = Path(estimate.__file__).with_name("estimate.json")
 
 SIGNS: dict[str, tuple[str, ...]] = {
     "level": ("constant", "stays", "mirrored", "stays x confidence", "largest", "entropy"),
     "statistics": (
+        "changed",
+        "rise",
         "steadiness",
-        "growth",
-        "late x spread",
-        "steadiness x spread",
         "late x confidence",
+        "late x spread",
     ),
-    "learning": ("constant", "certainty", "steadiness", "spread"),
+    "learning": ("constant", "error"),
 }
 RIDGE = 0.02
 """Weights are drawn to zero by so much for each network."""
@@ -99,12 +101,14 @@ def all_signs(
     before: Mapping[str, Any], state: Mapping[str, Any], kind: str, images: int
 ) -> dict[str, float]:
     """Signs as :func:`change_signs` gives them today, from what the bank has stored."""
+    error, later = (error_shown(level_of(each, images))[0] for each in (before, state))
     signs = {
         **state[kind],
         "growth": math.log(state["used"] / before["used"]),
         "late": lateness_of(state) if kind == "change" else 0.0,
         "confidence": before["confidence"],
-        "error": error_shown(level_of(before, images))[0],
+        "error": error,
+        "rise": rise(error, later, changed=round(state[kind]["changed"] * images), images=images),
     }
     return with_products(signs)
 
@@ -220,9 +224,12 @@ def examples_of(kind: str, cases: Sequence[Mapping[str, Any]]) -> list[Example]:
 
 
 def fit(args: argparse.Namespace) -> None:
-    """Fit all three, and say how they do on networks left out."""
+    """Fit all three, and say how they do on networks left out.
+
+    Levels come first: the others go by them.
+    """
     cases = [case for path in args.results for case in read(path)]
-    stored, rows = {}, []
+    stored, rows = json.loads(FITTED.read_text()), []
     for kind, signs in SIGNS.items():
         examples = examples_of(kind, cases)
         weights, out = fitted(kind, examples, signs), left_out(kind, examples, signs)
@@ -232,6 +239,11 @@ def fit(args: argparse.Namespace) -> None:
             "weights": {name: round(w, 3) for name, w in weights.items()},
             "spread": round(spread(kind, examples, out), 3),
         }
+        if kind == "learning":  # of too few examples to be known better than that of statistics
+            stored[kind]["spread"] = max(stored[kind]["spread"], stored["statistics"]["spread"])
+        if not args.dry:
+            FITTED.write_text(json.dumps(stored, indent=1) + "\n")
+            estimate.fitted.cache_clear()
         clear = np.abs(truth) > 0.02
         rows.append(
             [
@@ -245,8 +257,6 @@ def fit(args: argparse.Namespace) -> None:
         )
     header = ["fit", "examples", "mean error", "left out", "sign right", "weights"]
     print(Table(rows, header=header).text())
-    if not args.dry:
-        FITTED.write_text(json.dumps(stored, indent=1) + "\n")
 
 
 def judged(cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Any, Any]]:
@@ -272,38 +282,84 @@ def word(found: ErrorEstimate) -> str:
     return "helpful" if found.change.value < 0 else "harmful"
 
 
-def judge(args: argparse.Namespace) -> None:
-    """The tables."""
-    cases = [case for path in args.results for case in read(path)]
-    counts: dict[tuple[str, str], int] = {}
-    errors: list[float] = []
-    held = []
+Cases = Sequence[Mapping[str, Any]]
+
+
+def verdict_table(cases: Cases) -> Table:
+    """What the verdict says of each treatment, by what became of the error."""
+    counts: Counter[tuple[str, str]] = Counter()
     for case, state, found in judged(cases):
         change = state["error"] - case["states"][0]["error"]
-        truth = "gain" if change < -GAIN else "loss" if change > GAIN else "within"
+        truth = "falls" if change < -GAIN else "rises" if change > GAIN else "neither"
         said = "unchanged" if state["agree_source"] > 0.99 else word(found)
-        counts[truth, said] = counts.get((truth, said), 0) + 1
-        if case["case"]["shift"] not in UNLABELLED:
-            errors.append(abs(found.after.value - state["error"]))
-            held.append(found.after.low <= state["error"] <= found.after.high)
+        counts[truth, said] += 1
     words = ("helpful", "unclear", "unchanged", "harmful")
     rows = [
-        [truth, *(str(counts.get((truth, said), 0)) for said in words)]
-        for truth in ("gain", "within", "loss")
+        [truth, *(Number(str(counts[truth, said]), counts[truth, said]) for said in words)]
+        for truth in ("falls", "neither", "rises")
     ]
-    print(Table(rows, header=["error by more than 1 point", *words]).text())
-    print(f"\nmean absolute error {np.mean(errors):.1f} points, coverage {np.mean(held):.0%}\n")
+    return Table(rows, header=["the error", *words])
+
+
+def estimate_table(cases: Cases) -> Table:
+    """How far estimates are from the error: ours of the adapted model, others' of every state."""
+    ours = [
+        (state["error"], found.after)
+        for case, state, found in judged(cases)
+        if case["case"]["shift"] not in UNLABELLED
+    ]
     states = [
         state
         for case, _ in measured(cases)
         if case["case"]["shift"] not in UNLABELLED
         for state in case["states"]
     ]
-    others = [
-        [name, f"{np.mean([abs(of(state) - state['error']) for state in states]):.1f}"]
-        for name, of in PUBLISHED.items()
+    held = float(np.mean([each.low <= error <= each.high for error, each in ours]))
+    off = float(np.mean([abs(each.value - error) for error, each in ours]))
+    rows: list[list[Entry]] = [
+        ["ours", number_entry(off), f"{held:.0%} of the intervals hold the error"]
     ]
-    print(Table(others, header=["estimate of one state", "mean absolute error"]).text())
+    for name, of in PUBLISHED.items():
+        away = float(np.mean([abs(of(state) - state["error"]) for state in states]))
+        rows.append([name, number_entry(away), ""])
+    return Table(rows, header=["estimate", "mean distance from the error, points", ""])
+
+
+def calibration_table(cases: Cases) -> Table:
+    """Calibration errors in percent, of so few images that a perfect model has some too."""
+    found: dict[str, list[float]] = {}
+    plain = TEMPERATURES.index(min(TEMPERATURES, key=lambda t: abs(math.log(t))))
+    for case, state, found_error in judged(cases):
+        if case["case"]["shift"] in UNLABELLED:
+            continue
+        scaled, accuracy = state["scaled"], 1 - found_error.after.value / 100
+        chosen = int(np.argmin([abs(each - accuracy) for each in scaled["confidence"]]))
+        before = case["states"][0]["scaled"]["ece"][plain]
+        for name, ece in (
+            ("unadapted", before),
+            ("adapted", scaled["ece"][plain]),
+            ("adapted, calibrated", scaled["ece"][chosen]),
+            ("adapted, best temperature", min(scaled["ece"])),
+        ):
+            found.setdefault(name, []).append(100 * ece)
+    header = ["probabilities", "mean calibration error, %"]
+    return Table([[k, number_entry(float(np.mean(v)))] for k, v in found.items()], header=header)
+
+
+def pages(cases: Cases) -> str:
+    """The tables of docs/guard.md."""
+    models = Counter(case["case"]["model"] for case in cases)
+    counted = ", ".join(f"{name} {count}" for name, count in sorted(models.items()))
+    tables = (verdict_table(cases), estimate_table(cases), calibration_table(cases))
+    said = f"{len(cases)} cases ({counted}), new statistics of 50 to 200 images."
+    return "\n\n".join([said, *(table.markdown() for table in tables)])
+
+
+def judge(args: argparse.Namespace) -> None:
+    """Print the tables."""
+    cases = [case for path in args.results for case in read(path)]
+    for make in (verdict_table, estimate_table, calibration_table):
+        print(make(cases).text(), end="\n\n")
 
 
 def main() -> None:

@@ -28,6 +28,10 @@ from acclimate.metrics.mean import by_seeds, mean, mean_over_shifts, spread
 from acclimate.paper.tables import tables
 from acclimate.table import Number, Table
 
+sys.path.insert(0, str(Path(__file__).parent))  # where tests run it from elsewhere
+
+import bank
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 HARDEST = 5
@@ -824,7 +828,9 @@ def main(words: Sequence[str] | None = None) -> int:
             if name not in PAGE_TABLES:
                 raise TableError(f"expected one of {names}, got {name!r}")
             table = PAGE_TABLES[name]
-            made = table.make(json.loads(_read(args.results or RESULTS / table.results)))
+            results = args.results or RESULTS / table.results
+            is_bank = results.suffix == ".gz"
+            made = table.make(bank.read(results) if is_bank else json.loads(_read(results)))
             page = args.page or ROOT / table.page
             if not (args.check or args.write):
                 print(made)

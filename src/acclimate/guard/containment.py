@@ -25,10 +25,6 @@ ENOUGH_SEEN = 64
 MOST_SEEN = 256
 """Comparisons are of the last so many images."""
 
-HARM, SURE = 2.0, 0.5
-"""The unadapted model answers where the error is estimated to rise by so many points, and by more
-than this share of what the estimate is uncertain by: about four times of five it then does."""
-
 
 @dataclass
 class Comparison:
@@ -74,9 +70,8 @@ class Comparison:
         self.adapted = self._last(self.adapted, adapted)
         if (estimate := self.estimate) is not None:
             change = estimate.change
-            uncertain = (change.high - change.low) / 2
-            # Once it answers, the other has to be better, not just no worse beyond doubt.
-            self.contained = change.value > (0 if self.contained else max(HARM, SURE * uncertain))
+            # As for "harmful"; once it answers, the other has to be better, not just uncertain.
+            self.contained = (change.value if self.contained else change.low) > 0
 
     def forget_adapted(self) -> None:
         """Start anew with another adapted model; who answers stays."""

@@ -38,9 +38,11 @@ __all__ = [
     "estimate_error",
     "estimate_from",
     "estimate_level",
+    "fitted",
     "lateness",
     "level_signs",
     "log_odds",
+    "rise",
     "telling_views",
     "with_products",
 ]
@@ -140,7 +142,8 @@ class Linear:
 
 
 @cache
-def _fitted() -> dict[str, Linear]:
+def fitted() -> dict[str, Linear]:
+    """The weights that are stored."""
     stored = json.loads((files("acclimate.guard") / "estimate.json").read_text("utf-8"))
     return {name: Linear(**stored[name]) for name in ("level", "statistics", "learning")}
 
@@ -179,7 +182,8 @@ def change_signs(
     stayed in views of the image. ``spread`` and ``growth`` are how the classes in use changed, as a
     part of all and as a ratio. ``late`` is how much further from the source's the statistics
     (``shift``, layer by layer) of the last layers are than those of the middle: an appearance shows
-    early, a mix of classes late. ``error`` is that of the earlier state, as estimated.
+    early, a mix of classes late. ``error`` is that of the earlier state, as its level shows it, and
+    ``rise`` how much higher the later one's is.
     """
     changed = before.predicted != after.predicted
     m, n = int(changed.sum()), len(before)
@@ -189,6 +193,7 @@ def change_signs(
         return float(of[changed].float().sum()) / (m + 2)  # drawn to zero where few changed
 
     stays = before.probability[:, views] - after.probability[:, views]
+    error, later = (error_shown(level_signs(each))[0] for each in (before, after))
     used, most = [_class_entropy(each) for each in (before, after)], max(2, min(n, before.classes))
     return with_products(
         {
@@ -201,20 +206,29 @@ def change_signs(
             "growth": used[1] - used[0],
             "late": lateness(shift),
             "confidence": float(before.confidence.mean()),
-            "error": error_shown(level_signs(before))[0],
+            "error": error,
+            "rise": rise(error, later, changed=m, images=n),
         }
     )
 
 
 def with_products(signs: Mapping[str, float]) -> dict[str, float]:
-    """Signs that tell more together: where more classes come into use, is that late, or unsteady?
+    """Signs that tell more together: other classes in use, from a model that is sure, and late.
 
-    >>> signs = {"late": 2.0, "spread": 0.5, "steadiness": 0.1, "confidence": 0.9}
-    >>> with_products(signs)["late x spread"]
+    >>> with_products({"late": 2.0, "spread": 0.5, "confidence": 0.9})["late x spread"]
     1.0
     """
-    pairs = (("late", "spread"), ("steadiness", "spread"), ("late", "confidence"))
+    pairs = (("late", "spread"), ("late", "confidence"))
     return {**signs, **{f"{one} x {two}": signs[one] * signs[two] for one, two in pairs}}
+
+
+def rise(error: float, later: float, *, changed: int, images: int) -> float:
+    """By how much an error grew, for each prediction that changed.
+
+    >>> rise(0.5, 0.25, changed=48, images=100)
+    -0.5
+    """
+    return (later - error) * images / (changed + 2)
 
 
 def lateness(shift: Sequence[float]) -> float:
@@ -318,7 +332,7 @@ def _class_entropy(evidence: Evidence) -> float:
 
 def error_shown(signs: Mapping[str, float]) -> tuple[float, float]:
     """The error that the signs of a level speak of, as a share, and its standard deviation."""
-    model = _fitted()["level"]
+    model = fitted()["level"]
     error = 1 / (1 + math.exp(-model.value(signs)))
     slope = max(error * (1 - error), 0.02)
     return error, math.sqrt((model.spread * slope) ** 2 + slope / signs["images"])
@@ -329,7 +343,7 @@ def _change(kind: Change, signs: Mapping[str, float]) -> tuple[float, float]:
 
     It cannot be larger than the share of predictions that changed.
     """
-    model, changed, n = _fitted()[kind], signs["changed"], signs["images"]
+    model, changed, n = fitted()[kind], signs["changed"], signs["images"]
     spread = math.sqrt((model.spread * changed) ** 2 + (changed + 1 / n) / n)
     return changed * math.tanh(model.value(signs)), spread
 
