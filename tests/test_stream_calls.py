@@ -145,7 +145,7 @@ def test_what_changes_a_stream_waits_for_the_batch_at_work(call: Callable[[Strea
 
 
 def test_a_reset_beside_forward_passes() -> None:
-    stream = Stream(bn_net(), "ent", options=LR)
+    stream = Stream(bn_net(), "ent", options=LR, guard="observe")
     with ThreadPoolExecutor(2) as pool:
         works = [pool.submit(run, stream, BATCHES * 3) for _ in range(2)]
         while not all(work.done() for work in works):
@@ -153,7 +153,7 @@ def test_a_reset_beside_forward_passes() -> None:
         for work in works:
             work.result()
     stream.reset()
-    fresh = Stream(bn_net(), "ent", options=LR)
+    fresh = Stream(bn_net(), "ent", options=LR, guard="observe")
     assert torch.equal(stream(BATCHES[0]), fresh(BATCHES[0]))
 
 
