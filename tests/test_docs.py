@@ -299,11 +299,7 @@ def test_links_lead_somewhere(page):
             assert ((ROOT / page).parent / target).exists(), target
 
 
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "benchmarks/NOTES.md",
-    *(page for page in (ROOT / "docs").rglob("*.md") if "_site" not in page.parts),
-]
+PAGES = [ROOT / "benchmarks/NOTES.md", *pages()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

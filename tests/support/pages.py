@@ -30,7 +30,8 @@ class Block(NamedTuple):
 
 def pages() -> list[Path]:
     """README and every page of the site."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    written = sorted((ROOT / "docs").rglob("*.md"))
+    return [ROOT / "README.md", *(page for page in written if "_site" not in page.parts)]
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
