@@ -58,6 +58,20 @@ def test_by_default_the_model_tells_the_recipe_and_the_rate(
     assert Stream(net(), recipe, options=LR).learner.lr == 0.05
 
 
+def test_where_no_rate_is_named_it_fits_the_size_of_the_first_batch() -> None:
+    stream = Stream(bn_net(), "ent")
+    stream(images(32))
+    assert stream.learner.lr == pytest.approx(1e-2 / 4)
+    assert "scaled linearly to 0.0025 for batches of 32" in stream.notes[-1]
+    stream(images(8))
+    stream.reset()
+    stream(images(32))
+    assert stream.learner.lr == pytest.approx(1e-2 / 4)
+    named = Stream(bn_net(), "ent", options=LR)
+    named(images(32))
+    assert named.learner.lr == 0.05
+
+
 def test_an_unknown_time_to_predict_is_refused() -> None:
     with pytest.raises(AcclimateError, match="expected predictions='before' or 'after', got 'now'"):
         Stream(bn_net(), predictions="now")

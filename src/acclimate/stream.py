@@ -74,9 +74,9 @@ class Stream(nn.Module):
     predicts after the update and forgets everything after each batch. Batches may have any size; a
     single image is normalised with a mixture of its own and the source's statistics (1 : 16). From
     a few images batch statistics are mostly noise, and predictions can be worse than the source
-    model's: take ``options={"normalization": "mixture"}`` for batches of fewer than 16. The
-    learning rate holds for the recipe's own batch size; name another ``batch_size`` and it is
-    scaled linearly.
+    model's: take ``options={"normalization": "mixture"}`` for batches of fewer than 16. A learning
+    rate holds for the recipe's own batch size; name another ``batch_size`` and it is scaled
+    linearly. Where you name neither, it is scaled to the size of the first batch.
 
     The guard's comparisons cost six gradient-free forward passes of every ``check_every``-th batch.
     A batch whose loss is not finite is predicted by the source model and undone at once; from
@@ -139,6 +139,7 @@ class Stream(nn.Module):
             recipe = "ent" if batch_norm_layers(loaded.model) else "rpl"
         chosen = get_recipe(recipe, options)
         chosen.check(loaded.model)  # before it is asked for its classes
+        self._unsized = batch_size is None and chosen.learns and chosen.optimizer.lr is None
         if isinstance(recipe, str):
             chosen, self.notes = tuned_recipe(
                 get_recipe(recipe),
@@ -239,6 +240,8 @@ class Stream(nn.Module):
         if len(images) and images.shape[1:] != self._tried:
             self.learner.try_out(images)
             self._tried = images.shape[1:]
+        if self._unsized:
+            self._fit_rate(len(images))
         if self._unchosen:  # the first batch shows what is faster
             self.learner.network.accelerate(choose(self.model, images, speed=self.speed))
             self._unchosen = False
@@ -263,6 +266,16 @@ class Stream(nn.Module):
                 logits = self.learner.logits(images)
         # Batch statistics spread one broken image over the whole batch; the source's do not.
         return logits if fit else self.learner.source_forward(images).logits
+
+    def _fit_rate(self, images: int) -> None:
+        """Learn at the rate for batches as small as the first: it is ours, and fits larger ones."""
+        self._unsized = False
+        small = images < self.learner.batch_size and not parallel.active()
+        if small and not self.learner.steps:
+            self.learner.resize(images)
+            self._fresh = self.learner.snapshot()
+            self._watch.start(self.learner)
+            self.notes += scaling_note(self.learner)
 
     @property
     def _compares(self) -> bool:

@@ -22,8 +22,11 @@ __all__ = ["ENOUGH_SEEN", "Comparison"]
 ENOUGH_SEEN = 64
 """Until so many images have been compared, every batch is; then one of some batches."""
 
-MOST_SEEN = 256
+MOST_SEEN = 192
 """Comparisons are of the last so many images."""
+
+WAITING = 3
+"""While the unadapted model answers, one batch of so many is compared: there is time for it."""
 
 
 @dataclass
@@ -49,6 +52,7 @@ class Comparison:
     def is_due(self, every: int) -> bool:
         """Count a batch; whether it is one to compare."""
         self.since += 1
+        every = min(every, WAITING) if self.contained else every
         return self.images < ENOUGH_SEEN or self.since >= every
 
     def add(self, unadapted: Evidence, adapted: Evidence, shift: Sequence[float]) -> None:

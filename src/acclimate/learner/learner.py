@@ -146,6 +146,15 @@ class Learner:
         self.ran = EXACT
         self.source = {name: p.detach().clone() for name, p in self.learning.items()}
 
+    def resize(self, batch_size: int) -> None:
+        """Learn at the rate for batches of another size, scaled linearly from the present one."""
+        self.lr *= batch_size / self.batch_size
+        self.batch_size = batch_size
+        optimizer = self.states["optimizer"]
+        if isinstance(optimizer, torch.optim.Optimizer):
+            for group in optimizer.param_groups:
+                group["lr"] = self.lr
+
     def _prepare(self) -> None:
         if any("features" in part.needs for part in self.parts.values()):
             classifier = find_classifier(self.model)[1]
