@@ -31,6 +31,8 @@ from acclimate.table import Number, Table
 sys.path.insert(0, str(Path(__file__).parent))  # where tests run it from elsewhere
 
 import bank
+import estimates
+import streams
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -765,6 +767,11 @@ def serving(result: dict[str, Any]) -> str:
     return f"{markdown(header, lines)}\n\n{about}"
 
 
+def stream_table(rows: Sequence[Row]) -> str:
+    """Streams that lead a model astray."""
+    return streams.markdown([streams.Row(**row) for row in rows])
+
+
 @dataclass(frozen=True)
 class PageTable:
     """A table, the page it stands in, and the results it is made from."""
@@ -779,6 +786,8 @@ PAGE_TABLES = {
     "methods": PageTable(methods_table, "docs/methods.md", "methods.json"),
     "speed": PageTable(speeds, "docs/how-a-step-works.md", "step_gpu.json"),
     "serving": PageTable(serving, "docs/serving.md", "serve.json"),
+    "verdicts": PageTable(estimates.pages, "docs/guard.md", "bank.test.jsonl.gz"),
+    "streams": PageTable(stream_table, "docs/reliability.md", "streams.json"),
     "group_norm": PageTable(group_norm, "docs/measured.md", "cifar10c.json"),
     **{
         make.__name__: PageTable(make, "docs/measured.md", f"{make.__name__}.json")
