@@ -265,7 +265,7 @@ def markdown(rows: list[Row]) -> str:
     """The table of docs/reliability.md."""
     header = [
         "half", "stream", "images", "unadapted, % right", "guarded", "unguarded", "worst",
-        "windows below", "contained", "time",
+        "windows below", "contained",
     ]  # fmt: skip
     lines: list[list[Entry]] = [
         [
@@ -275,7 +275,6 @@ def markdown(rows: list[Row]) -> str:
             *map(number_entry, (row.unadapted, row.guarded, row.unguarded, row.worst)),
             Number(str(row.longest), row.longest),
             Number(f"{row.contained:.0%}", row.contained),
-            Number(f"{row.cost:.2f} ×", row.cost),
         ]
         for row in rows
     ]
