@@ -245,7 +245,7 @@ def test_the_readme_shows_the_stored_run():
         assert float(row[1]) == pytest.approx(error, abs=0.05)
 
 
-def test_the_readme_says_where_learning_gains_nothing():
+def test_the_readme_says_where_it_is_unclear():
     stored = stored_results("demo_draws")
     worst = stored["mean_and_std"][-1]
     assert worst["severity"] == 5
