@@ -157,6 +157,9 @@ def write_digits(folder: Path, *, count: int) -> None:
 def test_the_python_of_a_page_runs(page, world, monkeypatch):
     if not any(block.kind == "python" for block in blocks_of(page)):
         pytest.skip("has no Python")
+    if title(page).startswith("docs/tutorials/"):
+        for package in ("matplotlib", "pandas"):
+            pytest.importorskip(package)
     module = ModuleType("page")  # dataclasses look their module up
     monkeypatch.setitem(sys.modules, "page", module)
     monkeypatch.setenv("MPLBACKEND", "agg")

@@ -119,11 +119,9 @@ def export(
     >>> import acclimate, tempfile
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     >>> result = acclimate.adapt(net, torch.rand(64, 3, 2, 2), "ent", progress=False)
-    >>> file = Path(tempfile.mkdtemp()) / "net.pt2"
+    >>> file = Path(tempfile.mkdtemp()) / "net.safetensors"
     >>> acclimate.export(result, file, image_shape=(3, 2, 2)).format
-    'torch-export'
-    >>> torch.export.load(file).module()(torch.rand(7, 3, 2, 2)).shape
-    torch.Size([7, 3])
+    'safetensors'
     """
     out = Path(out).expanduser()
     chosen = _format(out, format)

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_servers_answer_and_are_compared(tmp_path: Path) -> None:
+    pytest.importorskip("fastapi")
     serve = importlib.import_module("serve")
     out = tmp_path / "serve.json"
     words = ["--seconds", "1", "--rounds", "1", "--clients", "4", "--out", str(out)]

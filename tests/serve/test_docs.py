@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("prometheus_client")
+
 from acclimate.cli.parser import build_parser
 from acclimate.serve.metrics import Metrics
 from acclimate.serve.settings import Settings

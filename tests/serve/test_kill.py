@@ -13,6 +13,8 @@ import pytest
 
 from serving import Process, running
 
+pytest.importorskip("fastapi")
+
 MOMENTS = 3
 
 
