@@ -19,6 +19,7 @@ from torch import Tensor
 from acclimate.errors import AcclimateError
 
 __all__ = [
+    "PeerError",
     "active",
     "alone",
     "gathered",
@@ -37,6 +38,11 @@ __all__ = [
 T = TypeVar("T")
 BUCKET = 2**23
 """Values that are summed at once; more would hold a second copy of a large model's gradients."""
+
+
+class PeerError(AcclimateError):
+    """Another process failed, and is about to say so itself."""
+
 
 _alone: ContextVar[bool] = ContextVar("acclimate_alone", default=False)
 
@@ -204,7 +210,7 @@ def together() -> Iterator[None]:
 def _raise_first(failures: Sequence[str | None]) -> None:
     for number, failure in enumerate(failures):
         if failure is not None:
-            raise AcclimateError(f"process {number} of {world()} failed: {failure}")
+            raise PeerError(f"process {number} of {world()} failed: {failure}")
 
 
 def on_main(work: Callable[[], T]) -> T:

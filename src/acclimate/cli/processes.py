@@ -6,6 +6,7 @@ import argparse
 import ctypes
 import io
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -17,6 +18,9 @@ __all__ = ["keep_freed_memory", "launched_processes", "refuse_launched"]
 
 PATIENCE = timedelta(minutes=10)
 """How long the others wait for a process that does not respond."""
+
+HEARD = 10
+"""Seconds that a process waits for another that failed to say so, and for torchrun to end both."""
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -51,8 +55,12 @@ def launched_processes(args: argparse.Namespace) -> Iterator[None]:
     import torch
     import torch.distributed as dist
     import torch.distributed.nn.functional
-    # Imported later, as optimisers do it, its functions would hold on to the group as a default
-    # value, and its threads would outlive their process: now and then that ends in an abort.
+
+    from acclimate.parallel import PeerError
+
+    # Were torch.distributed.nn imported later, as optimisers do it, its functions would hold on to
+    # the group as a default value, and its threads would outlive their process: now and then that
+    # ends in an abort.
 
     args.device = device = _device(args.device, int(os.environ["LOCAL_RANK"]))
     on_cuda = device.startswith("cuda")
@@ -66,6 +74,9 @@ def launched_processes(args: argparse.Namespace) -> Iterator[None]:
             warnings.simplefilter("ignore", AcclimateWarning)  # until the command ends
             with redirect_stdout(io.StringIO()):
                 yield
+    except PeerError:
+        time.sleep(HEARD)  # torchrun ends all as soon as one has ended: not before it is heard
+        raise
     finally:
         dist.destroy_process_group()
 
