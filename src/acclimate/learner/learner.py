@@ -115,10 +115,7 @@ class Learner:
         self.batch_size = recipe.batch_size if batch_size is None else batch_size
         if self.batch_size < 1:
             raise AcclimateError(f"expected batch_size >= 1, got {batch_size}")
-        at_own_size = DEFAULT_LR if recipe.optimizer.lr is None else recipe.optimizer.lr
-        # An episode of one image is one image, however many arrive together.
-        scale = 1.0 if recipe.episode == "image" else self.batch_size / recipe.batch_size
-        self.lr = at_own_size * scale
+        self.lr = self._rate()
         self.generator = torch.Generator().manual_seed(seed)
         self._classes = classes
         self.steps = 0
@@ -146,10 +143,18 @@ class Learner:
         self.ran = EXACT
         self.source = {name: p.detach().clone() for name, p in self.learning.items()}
 
+    def _rate(self) -> float:
+        """The recipe's learning rate, scaled linearly to the size of the batches."""
+        recipe = self.recipe
+        at_own_size = DEFAULT_LR if recipe.optimizer.lr is None else recipe.optimizer.lr
+        # An episode of one image is one image, however many arrive together.
+        scale = 1.0 if recipe.episode == "image" else self.batch_size / recipe.batch_size
+        return at_own_size * scale
+
     def resize(self, batch_size: int) -> None:
-        """Learn at the rate for batches of another size, scaled linearly from the present one."""
-        self.lr *= batch_size / self.batch_size
+        """Learn at the rate for batches of another size."""
         self.batch_size = batch_size
+        self.lr = self._rate()
         optimizer = self.states["optimizer"]
         if isinstance(optimizer, torch.optim.Optimizer):
             for group in optimizer.param_groups:

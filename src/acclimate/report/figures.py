@@ -133,14 +133,13 @@ def _cells(series: Mapping[str, Mapping[str, float]], shifts: Sequence[str]) -> 
         if shift in errors
     ]  # fmt: skip
     most = max([abs(each["gain"]) for each in values]) or 1.0
-    scale = {"domain": [-most, -most / 2, 0, most / 2, most], "range": list(charts.CHANGE),
-             "interpolate": "rgb", "clamp": True}  # fmt: skip
     tooltip = {
         "line": "recipe",
         "shift": "corruption",
         "error": "error %",
         "gain": "below unadapted",
     }
+    fill, words = _gains(most, tooltip)
     return {
         "width": "container",
         "height": 22 * len(order),
@@ -152,16 +151,32 @@ def _cells(series: Mapping[str, Mapping[str, float]], shifts: Sequence[str]) -> 
                   "axis": {"labelLimit": 210}},
         },
         "layer": [
-            {"mark": "rect",
-             "encoding": {"fill": {"field": "gain", "type": "quantitative", "scale": scale,
-                                   "legend": None},
-                          "tooltip": [{"field": f, "title": t} for f, t in tooltip.items()]}},
-            {"mark": {"type": "text", "fontSize": 11},
-             "encoding": {"text": {"field": "words"},
-                          "color": {"condition": {"test": f"datum.gain < {-0.6 * most}",
-                                                  "value": "#ffffff"}, "value": "#222222"}}},
+            fill,
+            words,
         ],
     }  # fmt: skip
+
+
+def _gains(most: float, tooltip: Mapping[str, str]) -> tuple[Spec, Spec]:
+    """Two layers of a table of cells: coloured by what was gained, and the words upon that."""
+    scale = {"domain": [-most, -most / 2, 0, most / 2, most], "range": list(charts.CHANGE),
+             "interpolate": "rgb", "clamp": True}  # fmt: skip
+    fill: Spec = {
+        "mark": "rect",
+        "encoding": {
+            "fill": {"field": "gain", "type": "quantitative", "scale": scale, "legend": None},
+            "tooltip": [{"field": f, "title": t} for f, t in tooltip.items()],
+        },
+    }
+    on_dark = {"test": f"datum.gain < {-0.6 * most}", "value": "#ffffff"}
+    words: Spec = {
+        "mark": {"type": "text", "fontSize": 11},
+        "encoding": {
+            "text": {"field": "words"},
+            "color": {"condition": on_dark, "value": "#222222"},
+        },
+    }
+    return fill, words
 
 
 def _by_shift(results: Sequence[Result]) -> dict[str, float]:
@@ -531,10 +546,9 @@ def _heat_map(grid: Grid, *, rates: Sequence[float], epochs: Sequence[int]) -> S
               "axis": {"labelAngle": 0}},
         "y": {"field": "rate", "type": "ordinal", "sort": None, "title": "learning rate"},
     }  # fmt: skip
-    scale = {"domain": [-most, -most / 2, 0, most / 2, most], "range": list(charts.CHANGE),
-             "interpolate": "rgb", "clamp": True}  # fmt: skip
     tooltip = {"rate": "learning rate", "epochs": "epoch", "error": "error %", "start": "start %",
             "unadapted": "unadapted %", "collapsed": "collapsed"}  # fmt: skip
+    fill, words = _gains(most, tooltip)
     frame: Spec = {
         "transform": [{"filter": "datum.worse"}],
         "mark": {"type": "rect", "fill": None, "strokeWidth": 2},
@@ -548,15 +562,9 @@ def _heat_map(grid: Grid, *, rates: Sequence[float], epochs: Sequence[int]) -> S
         "transform": [{"calculate": "datum.start - datum.error", "as": "gain"}],
         "encoding": place,
         "layer": [
-            {"mark": "rect",
-             "encoding": {"fill": {"field": "gain", "type": "quantitative", "scale": scale,
-                                   "legend": None},
-                          "tooltip": [{"field": f, "title": t} for f, t in tooltip.items()]}},
+            fill,
             *([frame] if any(cell["worse"] for cell in cells) else []),
-            {"mark": {"type": "text", "fontSize": 11},
-             "encoding": {"text": {"field": "words"},
-                          "color": {"condition": {"test": f"datum.gain < {-0.6 * most}",
-                                                  "value": "#ffffff"}, "value": "#222222"}}},
+            words,
         ],
     }  # fmt: skip
 
