@@ -219,8 +219,7 @@ def spread(kind: str, examples: Sequence[Example], found: np.ndarray) -> float:
 def examples_of(kind: str, cases: Sequence[Mapping[str, Any]]) -> list[Example]:
     if kind == "level":
         return list(levels(cases))
-    assert kind in ("statistics", "learning")
-    return list(changes(cases, kind))  # type: ignore[arg-type]
+    return list(changes(cases, "statistics" if kind == "statistics" else "learning"))
 
 
 def fit(args: argparse.Namespace) -> None:

@@ -130,7 +130,7 @@ def alternating(images: Images, count: int, one: str, two: str) -> Iterator[Batc
 
 
 def noise_between(images: Images, count: int, one: str, _: str) -> Iterator[Batch]:
-    """Half of the batches are no images at all; the right answers of these are not counted."""
+    """Half of the batches are no images at all; nothing is right for these: not counted."""
     for number, (x, y) in enumerate(plain(images, count, one, "")):
         if number % 2:
             x = torch.randn(x.shape, generator=images.generator)
@@ -176,11 +176,11 @@ SETTINGS: dict[str, Callable[[Images, int, str, str], Iterator[Batch]]] = {
 }
 
 
-def hits(answers: Callable[[Tensor], Tensor], batches: list[Batch]) -> Tensor:
+def hits(predict: Callable[[Tensor], Tensor], batches: list[Batch]) -> Tensor:
     """Per batch, what share is right; nan where nothing can be."""
     found = []
     for x, y in batches:
-        right = answers(x).argmax(dim=1) == y
+        right = predict(x).argmax(dim=1) == y
         known = y >= 0
         found.append(right[known].float().mean() if bool(known.any()) else torch.tensor(torch.nan))
     return 100 * torch.stack(found)
@@ -202,13 +202,13 @@ def measured(
     middle = time.perf_counter()
     stream, contained = made("rollback"), 0
 
-    def guarded_answers(x: Tensor) -> Tensor:
+    def guarded_logits(x: Tensor) -> Tensor:
         nonlocal contained
         logits: Tensor = stream(x)
         contained += stream.contained
         return logits
 
-    guarded = hits(guarded_answers, batches)
+    guarded = hits(guarded_logits, batches)
     seconds = time.perf_counter() - middle
     window = max(WINDOW, math.ceil(FEWEST / len(batches[0][1])))
     lost = [

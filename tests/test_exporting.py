@@ -258,7 +258,7 @@ def test_mistakes_are_explained(run: Path, tmp_path: Path) -> None:
     with pytest.raises(AcclimateError, match=r"ends in \.onnx, \.pt2, \.safetensors"):
         export(run, tmp_path / "m.bin")
     with pytest.raises(AcclimateError, match="unknown format 'onx'; did you mean 'onnx'"):
-        export(run, tmp_path / "m", format="onx")  # type: ignore[arg-type]
+        export(run, tmp_path / "m", format="onx")
     with pytest.raises(AcclimateError, match="acclimate adapt --out"):
         export(tmp_path, tmp_path / "m.onnx")
     result = adapt(bn_net(), images(96))

@@ -102,10 +102,10 @@ def test_a_check_costs_a_source_pass_and_what_it_takes_to_compare_both_models() 
 
 
 @pytest.mark.parametrize("recipe", ["bn", "ent"])
-def test_where_adapting_does_harm_the_unadapted_model_answers(recipe: str) -> None:
+def test_where_adapting_does_harm_the_unadapted_model_predicts(recipe: str) -> None:
     net, ones = load("acclimate:digits"), CLEAN[LABELS == 1]
     stream = Stream(net, recipe)
-    with pytest.warns(AcclimateWarning, match="does harm: estimated error .* unadapted model ans"):
+    with pytest.warns(AcclimateWarning, match="does harm: estimated error .* unadapted model pre"):
         predicted = [stream(part).argmax(dim=1) for part in (ones[:50], ones[50:])]
     assert stream.contained
     assert float((torch.cat(predicted) == 1).float().mean()) > 0.95
@@ -115,7 +115,7 @@ def test_where_adapting_does_harm_the_unadapted_model_answers(recipe: str) -> No
 
 def test_it_adapts_again_once_that_helps() -> None:
     stream = Stream(load("acclimate:digits"), "ent", guard=Guard(check_every=2))
-    with pytest.warns(AcclimateWarning, match="unadapted model answers"):
+    with pytest.warns(AcclimateWarning, match="unadapted model predicts"):
         stream(CLEAN[LABELS == 1])
     with pytest.warns(AcclimateWarning, match="adapts again"):
         logits = [stream(part) for part in np.split(FOGGY[:600], 12)]
@@ -136,9 +136,9 @@ def test_probabilities_are_calibrated_and_the_error_is_estimated() -> None:
     assert abs(float(probabilities.amax(dim=1).mean()) - (1 - error)) < 0.1
 
 
-def test_who_answers_and_why_is_part_of_the_state() -> None:
+def test_which_model_predicts_and_why_is_part_of_the_state() -> None:
     first, second = (Stream(load("acclimate:digits"), "ent") for _ in range(2))
-    with pytest.warns(AcclimateWarning, match="unadapted model answers"):
+    with pytest.warns(AcclimateWarning, match="unadapted model predicts"):
         first(CLEAN[LABELS == 1])
     second.load_state_dict(first.state_dict())
     assert second.contained

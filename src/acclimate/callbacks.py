@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +90,7 @@ def _numbers(epoch: EpochRecord) -> Iterator[tuple[str, float]]:
         yield "estimated_change", epoch.estimated_change.value
 
 
-class _Tracker(Callback):
+class _Tracker(Callback, ABC):
     """Numbers by name go to :meth:`log`, events to :meth:`note`; every so many steps."""
 
     def __init__(self, *, every: int = 1) -> None:
@@ -98,11 +99,13 @@ class _Tracker(Callback):
         self.every = every
         self._step = 0
 
+    @abstractmethod
     def log(self, values: dict[str, float], *, step: int) -> None:
-        raise NotImplementedError
+        """Keep numbers by name."""
 
+    @abstractmethod
     def note(self, text: str, *, step: int) -> None:
-        raise NotImplementedError
+        """Keep the words of an event."""
 
     def on_step_end(self, step: StepRecord) -> None:
         self._step = step.step

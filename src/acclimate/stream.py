@@ -101,7 +101,7 @@ class Stream(nn.Module):
 
     Where the guard acts, the first batch and then every ``check_every``-th are shown to the
     unadapted model too, in mild views, and as long as adapting is estimated to do harm the
-    unadapted model answers (``contained``). The same tells the error without labels
+    unadapted model predicts (``contained``). The same tells the error without labels
     (``estimated_error``) and calibrates :meth:`probabilities`.
 
     ``callbacks`` are called after every step, and with what the guard saw in place of a warning
@@ -279,7 +279,7 @@ class Stream(nn.Module):
 
     @property
     def _compares(self) -> bool:
-        """Whether the unadapted model can be compared with the one that adapts, and may answer."""
+        """Whether the unadapted model can be compared with the adapting one, and used for it."""
         recipe = self.learner.recipe
         keeps = recipe.exports and recipe.episode is None
         adapts = recipe.learns or (recipe.normalization.adapts and bool(self._layers))
@@ -290,7 +290,7 @@ class Stream(nn.Module):
         return self.learner.statistics.layers
 
     def _compare(self, images: Tensor) -> None:
-        """Show both models a batch in several views; the one with the lower estimate answers."""
+        """Show both models a batch in several views; the one with the lower estimate predicts."""
         comparison, learner = self._comparison, self.learner
         was_contained = comparison.contained
         before = observe(lambda x: learner.source_forward(x).logits, [images])
@@ -312,9 +312,9 @@ class Stream(nn.Module):
             )
 
     def _contain(self, *, anew: bool) -> None:
-        """Let the unadapted model answer; what may have been learnt from such images is undone."""
+        """Let the unadapted model predict; what may have been learnt from such images is undone."""
         learner, estimate, step = self.learner, self._comparison.estimate, self.learner.steps
-        action = "the unadapted model answers"
+        action = "the unadapted model predicts"
         if self.guard.action == "rollback" and drift(learner) > 0:
             if anew:
                 action += f"; went back to step {self._watch.roll_back(learner)}"
@@ -335,7 +335,7 @@ class Stream(nn.Module):
 
     @property
     def contained(self) -> bool:
-        """Whether the unadapted model answers, since adapting is estimated to do harm."""
+        """Whether the unadapted model predicts, since adapting is estimated to do harm."""
         return self._comparison.contained
 
     @torch.inference_mode(False)

@@ -17,8 +17,8 @@ MODEL = ["--model", "acclimate:digits"]
 def images(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, shifted in (("clean", False), ("foggy", True)):
-        pictures, labels = digits("held-out", shifted=shifted)
-        np.savez(tmp_path / f"{name}.npz", images=pictures[:200], labels=labels[:200])
+        images, labels = digits("held-out", shifted=shifted)
+        np.savez(tmp_path / f"{name}.npz", images=images[:200], labels=labels[:200])
 
 
 def test_a_table_and_one_line_of_advice(capsys):

@@ -153,8 +153,8 @@ def test_a_classifier_of_transformers_with_its_image_processor(hugging_face):
     preprocessing = acclimate.models.preprocessing_from_hf(processor.to_dict())
     result = acclimate.adapt(model, hugging_face, "bn", preprocessing=preprocessing, progress=False)
     assert len(result.predictions) == 30
-    pictures = [image.convert("RGB") for image in hugging_face["image"]]
-    pixels = processor(pictures, return_tensors="pt")["pixel_values"]
+    images = [image.convert("RGB") for image in hugging_face["image"]]
+    pixels = processor(images, return_tensors="pt")["pixel_values"]
     ours = open_images(hugging_face, preprocessing=preprocessing).read(torch.arange(30))
     scaled = (ours / 255 - 0.5) / 0.5
     assert float((scaled - pixels).abs().mean()) < 0.02

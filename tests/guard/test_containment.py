@@ -1,4 +1,4 @@
-"""Which model answers a stream: decided by what both predict for a few of the batches."""
+"""Which model predicts for a stream: decided by what both predict for a few of the batches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compared(before: Evidence, after: Evidence, times: int = 1) -> Comparison:
     return comparison
 
 
-def test_the_unadapted_model_answers_where_it_is_estimated_to_do_better():
+def test_the_unadapted_model_predicts_where_it_is_estimated_to_do_better():
     assert compared(SURE, GUESSING).contained
     assert not compared(GUESSING, SURE).contained
 
@@ -72,7 +72,7 @@ def test_predictions_that_are_not_finite_are_left_out():
     assert not comparison.contained
 
 
-def test_who_answers_stays_while_there_is_nothing_to_compare():
+def test_the_choice_stays_while_there_is_nothing_to_compare():
     comparison = compared(SURE, GUESSING)
     comparison.forget_adapted()
     assert (comparison.contained, comparison.images, comparison.estimate) == (True, 0, None)

@@ -117,13 +117,13 @@ def test_an_answer_is_of_one_version_however_often_weights_are_swapped() -> None
     with server(every=1, batch_size=64) as live:
         known: dict[int, Tensor] = {}
         models: dict[int, nn.Module] = {}
-        publish = live.background.learning.publish  # type: ignore[union-attr]
+        publish = live.background.learning.publish
 
         def remember(model: nn.Module, version: Version) -> None:
             models[version.number] = model
             publish(model, version)
 
-        live.background.learning.publish = remember  # type: ignore[union-attr]
+        live.background.learning.publish = remember
         probe, until = INPUT[:16], time.monotonic() + 60
         while len(known) < 4 and time.monotonic() < until:
             answer = live.predict(probe).result(30)
@@ -306,12 +306,12 @@ def test_a_learner_that_fails_leaves_the_answers_alone() -> None:
         def broken(images: Tensor) -> None:
             raise RuntimeError("out of memory")
 
-        step, live.background.learning.step = live.background.learning.step, broken  # type: ignore[method-assign]
+        step, live.background.learning.step = live.background.learning.step, broken
         send(live, INPUT[:128])
         wait_for(lambda: live.status()["learning"] == "no")
         assert live.status()["not_learning_because"] == "RuntimeError: out of memory"
         assert len(live.predict(INPUT[:3]).result(30).probabilities) == 3
-        live.background.learning.step = step  # type: ignore[method-assign]
+        live.background.learning.step = step
         live.resume()
         learn(live, 1)
 

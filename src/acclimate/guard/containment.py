@@ -1,8 +1,8 @@
-"""Which model answers a stream: the one that adapts, or the unadapted one where that does better.
+"""Which model predicts for a stream: the one that adapts, or the unadapted one if that is better.
 
 A stream cannot look ahead, and what helps in fog does harm when one class follows another. So from
 time to time both models are shown a batch in mild views; where the error of the adapting one is
-estimated to be higher (:mod:`acclimate.guard.estimate`), the unadapted one answers and nothing is
+estimated to be higher (:mod:`acclimate.guard.estimate`), the unadapted one predicts and nothing is
 learnt, until that is no longer so.
 """
 
@@ -26,12 +26,12 @@ MOST_SEEN = 192
 """Comparisons are of the last so many images."""
 
 WAITING = 3
-"""While the unadapted model answers, one batch of so many is compared: there is time for it."""
+"""While the unadapted model predicts, one batch of so many is compared: there is time for it."""
 
 
 @dataclass
 class Comparison:
-    """What both models predicted for the latest images, and which of them answers.
+    """What both models predicted for the latest images, and which of them is used.
 
     ``contained`` is whether the unadapted one does. ``since`` counts the batches since the last
     comparison. The fields are tensors and numbers, so that a checkpoint can hold them.
@@ -43,6 +43,7 @@ class Comparison:
     unadapted: dict[str, Tensor] = field(default_factory=dict)
     adapted: dict[str, Tensor] = field(default_factory=dict)
     shift: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    _estimate: ErrorEstimate | None = field(default=None, repr=False, compare=False)
 
     @property
     def images(self) -> int:
@@ -56,7 +57,7 @@ class Comparison:
         return self.images < ENOUGH_SEEN or self.since >= every
 
     def add(self, unadapted: Evidence, adapted: Evidence, shift: Sequence[float]) -> None:
-        """Add a batch that both have seen, and decide who answers from now on.
+        """Add a batch that both have seen, and decide which is used from now on.
 
         ``shift`` is how far its statistics are from the source's, layer by layer. Predictions that
         are not finite tell nothing, and are left out.
@@ -72,27 +73,29 @@ class Comparison:
         self.shift = new
         self.unadapted = self._last(self.unadapted, unadapted)
         self.adapted = self._last(self.adapted, adapted)
+        self._estimate = None
         if (estimate := self.estimate) is not None:
             change = estimate.change
-            # As for "harmful"; once it answers, the other has to be better, not just uncertain.
+            # As for "harmful"; once it is used, the other has to be better, not just uncertain.
             self.contained = (change.value if self.contained else change.low) > 0
 
     def forget_adapted(self) -> None:
-        """Start anew with another adapted model; who answers stays."""
+        """Start anew with another adapted model; the choice between both stays."""
         self.unadapted, self.adapted, self.shift = {}, {}, self.shift[:0]
+        self._estimate = None
 
     @property
     def estimate(self) -> ErrorEstimate | None:
         """The error of both on these images, and the difference; None while too few."""
-        if not self.images:
-            return None
-        before, after = self._evidence(self.unadapted), self._evidence(self.adapted)
-        shift = self.shift.tolist()
-        return estimate_error(before, after, learnt=not shift, shift=shift)
+        if self._estimate is None and self.images:  # asked for with every batch's probabilities
+            before, after = self._evidence(self.unadapted), self._evidence(self.adapted)
+            shift = self.shift.tolist()
+            self._estimate = estimate_error(before, after, learnt=not shift, shift=shift)
+        return self._estimate
 
     @property
     def temperature(self) -> float:
-        """At which the probabilities of the one that answers are calibrated; 1 while unknown."""
+        """At which the probabilities of the one in use are calibrated; 1 while unknown."""
         estimate = self.estimate
         if estimate is None:
             return 1.0

@@ -28,6 +28,6 @@ _HOME = {
     "make_app": "app",
 }
 
-__all__ = list(_HOME)  # noqa: PLE0604, RUF100
+__all__ = ["Answer", "Server", "Settings", "Version", "make_app"]
 
 __getattr__, __dir__ = imported_when_used(__name__, _HOME)
