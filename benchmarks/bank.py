@@ -1,8 +1,9 @@
 """The bank of cases: what every treatment does to a model on a set of images, and what shows of it.
 
-    python benchmarks/bank.py run --data DIR --half dev --results bank.dev.jsonl [--part 0/3]
+    python benchmarks/bank.py run --data DIR --half dev --results FOLDER [--part 0/3]
     python benchmarks/bank.py list --half dev
     python benchmarks/bank.py pack --data DIR    # decode the photos once
+    python benchmarks/bank.py gather --results FOLDER/dev-*.jsonl --out bank.dev.jsonl.gz
 
 A case is a model and a set of images: a shift, which classes it holds, how many images. For each
 case all treatments are run (statistics of the source, of the batches, or mixed; no learning,
@@ -39,38 +40,33 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.acceleration import Acceleration
-from acclimate.adaptation.run import OBSERVED
 from acclimate.data import Preprocessing, open_images
 from acclimate.data.shift import DEV, SEVERITIES, TEST
 from acclimate.data.shifted import apply_shift, made_shift
-from acclimate.guard.estimate import change_signs, level_signs
-from acclimate.guard.evidence import VIEWS, Evidence, summarise
+from acclimate.guard.estimate import change_signs
+from acclimate.guard.evidence import Evidence
 from acclimate.guard.guard import drift
 from acclimate.learner.learner import Learner
 from acclimate.methods import get_recipe
-from acclimate.metrics.scores import effective_classes
 from acclimate.models import LoadedModel, load
 from acclimate.models.device import copy_model
 from acclimate.models.layers import batch_norm_layers
-from acclimate.models.outputs import find_classifier, logits_of
 from acclimate.presets import default_rate
+from bank_signals import Shown, forward_of, halves, signals, whole
 
 BATCH = 64
 RATES = {"batch": (1e-3, 1e-2, 1e-1), "mixture": (1e-2,), "source": (1e-4, 1e-3, 1e-2)}
 """By the statistics, of batches of 64 images, SGD with momentum 0.9."""
-TEMPERATURES = tuple(np.geomspace(0.35, 6.0, 25).round(4))
-Learn = Literal["rates", "default", "none"]
+Learn = Literal["all", "some", "none"]
+SOME = 6
+"""So many of the treatments that learn at one of ``RATES`` are drawn for a case by "some"."""
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000)
-MIXED_SHARE = 0.65
-DROPOUT, DRAWS = 0.4, 10
-NEIGHBOURS = 5
-SHOWN = {"imagenet": 128, "cifar": 200}
-"""Of so many images what shows without labels is measured on a CPU; the error is of all."""
-EVALUATED_AT_ONCE = 100
 
 MODELS = {
     "resnet50": ("photos", "imagenet"),
     "efficientnet-lite0": ("photos", "imagenet"),
+    "efficientnet-lite1": ("photos", "imagenet"),
+    "efficientnet-lite2": ("photos", "imagenet"),
     "wrn-26-2-bn": ("cifar10", "cifar"),
     "wrn-40-2-augmix": ("cifar10", "cifar"),
     "wrn-26-2-gn": ("cifar10", "cifar"),
@@ -168,11 +164,8 @@ class Bank:
         if MODELS[name][0] == "photos":
             import photo_models
 
-            make = {
-                "resnet50": photo_models.resnet50,
-                "efficientnet-lite0": photo_models.efficientnet_lite0,
-            }[name]
-            return make()
+            loaded: LoadedModel = getattr(photo_models, name.replace("-", "_"))()
+            return loaded
         if name == "mnist":
             return load("acclimate:wrn-26-1-bn", weights=self.data / "mnist" / "model.safetensors")
         return load({"vit": "acclimate:vit-dino-cifar10"}.get(name, f"acclimate:{name}-cifar10"))
@@ -319,181 +312,6 @@ def changed(pixels: Tensor, word: str, severity: int, generator: torch.Generator
     return (x * 255).round().to(torch.uint8)
 
 
-def halves(device: torch.device) -> bool:
-    """Whether the device computes in bfloat16."""
-    return device.type == "cuda" or bool(torch.cpu.get_capabilities().get("avx512_bf16"))
-
-
-Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
-
-
-def forward_of(model: nn.Module) -> Forward:
-    """Logits and what the classifier was fed, in float32."""
-    fed: list[Tensor] = []
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    classifier = find_classifier(model)[1]
-
-    def forward(images: Tensor) -> tuple[Tensor, Tensor]:
-        handle = classifier.register_forward_pre_hook(lambda _, inputs: fed.append(inputs[0]))
-        try:
-            with torch.autocast(images.device.type, torch.bfloat16, enabled=halves(images.device)):
-                logits = logits_of(model(images))
-        finally:
-            handle.remove()
-        return logits.float(), fed.pop().flatten(1).float()
-
-    return forward
-
-
-def whole(forward: Forward, images: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of a whole set."""
-    images = images.contiguous(memory_format=torch.channels_last)  # twice as fast on a CPU
-    parts = [forward(part) for part in images.split(EVALUATED_AT_ONCE)]
-    return torch.cat([logits for logits, _ in parts]), torch.cat([each for _, each in parts])
-
-
-KEPT: list[dict[str, Any]] = []
-
-
-@torch.no_grad()
-def signals(
-    model: nn.Module, images: Tensor, labels: Tensor, reference: Mapping[str, float]
-) -> tuple[dict[str, Any], Tensor, Evidence]:
-    """Everything that shows of a state, with its true error; predicted classes; the evidence."""
-    forward = forward_of(model)
-    logits, features = whole(forward, images)
-    predictions, right = logits.argmax(dim=1), logits.argmax(dim=1) == labels
-    shown = OBSERVED if images.is_cuda else SHOWN["imagenet" if logits.shape[1] > 100 else "cifar"]
-    images, logits, features = images[:shown], logits[:shown], features[:shown]
-    finite = bool(torch.isfinite(logits).all())
-    logits = logits.nan_to_num(0, 0, 0)
-    p = logits.softmax(dim=1)
-    n, classes = p.shape
-    confidence, predicted = p.max(dim=1)
-    entropy = torch.special.entr(p).sum(dim=1)
-    top2 = p.topk(min(2, classes), dim=1).values
-    counts = predicted.bincount(minlength=classes).float()
-    row: dict[str, Any] = {
-        "error": 100 * float((~right).float().mean()),
-        "finite": finite,
-        "confidence": float(confidence.mean()),
-        "confident": float((confidence > 0.9).float().mean()),
-        "entropy": float(entropy.mean()) / float(np.log(classes)),
-        "margin": float((top2[:, 0] - top2[:, -1]).mean()),
-        "energy": float(logits.logsumexp(dim=1).mean()),
-        "diversity": float(effective_classes(p.mean(dim=0))),
-        "used": float(effective_classes(counts / n)),
-        "largest": float(counts.max()) / n,
-        "chance": float((counts / n).square().sum()),
-        "mano": float((mano(logits) ** 4).mean() ** 0.25),
-        "nuclear": nuclear(p),
-        "atc": float((confidence < reference["threshold"]).float().mean()),
-        "atc_entropy": float((entropy > reference["entropy_threshold"]).float().mean()),
-        "doc": reference["error"] + reference["confidence"] - float(confidence.mean()),
-        "neighbours": neighbours_agree(features, predicted),
-        **dropout_disagreement(model, features, predicted),
-    }
-    kept = {"plain": logits, "labels": labels[: len(logits)].float()}
-    for name, view in VIEWS.items():
-        kept[name] = whole(forward, view(images))[0]
-        seen = kept[name].softmax(dim=1)
-        row[f"agree_{name}"] = float((seen.argmax(dim=1) == predicted).float().mean())
-        row[f"overlap_{name}"] = float((seen * p).sum(dim=1).mean())
-        if name == "mirrored":
-            row["confidence_flip"] = float((seen + p).div(2).amax(dim=1).mean())
-    if images.is_cuda or classes <= 100:  # on a CPU a fourth pass over photos takes minutes
-        row |= mixed_pairs(forward, images, predicted, kept)
-    KEPT.append(
-        {
-            name: each.cpu().to(torch.bfloat16).view(torch.int16).numpy()
-            for name, each in kept.items()
-        }
-    )
-    row["scaled"] = scaled(logits, right[:shown])
-    evidence = summarise(logits, {name: kept[name] for name in VIEWS})
-    row["level"] = level_signs(evidence)
-    return row, predictions, evidence
-
-
-def nuclear(p: Tensor) -> float:
-    """The nuclear norm of the predictions over its upper bound, by the smaller Gram matrix."""
-    n, classes = p.shape
-    gram = p.T @ p if classes < n else p @ p.T
-    return float(
-        torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().sum() / (n * min(n, classes)) ** 0.5
-    )
-
-
-def mano(logits: Tensor) -> Tensor:
-    """Softmax where the model is calibrated, else its Taylor series (Xie et al. 2024)."""
-    q = 1 + logits + logits**2 / 2
-    p = logits.softmax(dim=1)
-    uncertain = float(-(p.clamp_min(1e-12).log().mean(dim=1)).mean()) <= 5
-    return q / q.sum(dim=1, keepdim=True) if uncertain else p
-
-
-def neighbours_agree(features: Tensor, predicted: Tensor) -> float:
-    """The share of the nearest neighbours in feature space that are given the same class."""
-    unit = F.normalize(features, dim=1)
-    if len(unit) <= NEIGHBOURS:
-        return 1.0
-    agreeing = []
-    for start in range(0, len(unit), 1000):
-        near = unit[start : start + 1000] @ unit.T
-        rows = torch.arange(start, start + len(near), device=near.device)
-        near[torch.arange(len(near), device=near.device), rows] = -2.0
-        found = near.topk(NEIGHBOURS, dim=1).indices
-        agreeing.append((predicted[found] == predicted[rows, None]).float().mean(dim=1))
-    return float(torch.cat(agreeing).mean())
-
-
-def dropout_disagreement(model: nn.Module, features: Tensor, predicted: Tensor) -> dict[str, float]:
-    """AETTA (Lee et al. 2024): predictions with dropout before the classifier that differ."""
-    classifier = find_classifier(model)[1]
-    if not isinstance(classifier, nn.Linear):
-        return {}
-    generator = torch.Generator(features.device).manual_seed(0)
-    differing, mean = 0.0, torch.zeros((), device=features.device)
-    for _ in range(DRAWS):
-        kept = torch.rand(features.shape, generator=generator, device=features.device) >= DROPOUT
-        logits = F.linear(features * kept / (1 - DROPOUT), classifier.weight, classifier.bias)
-        differing += float((logits.argmax(dim=1) != predicted).float().mean())
-        mean = mean + logits.softmax(dim=1).mean(dim=0)
-    spread = float(torch.special.entr(mean / DRAWS).sum()) / float(np.log(len(mean)))
-    return {"dropout": differing / DRAWS, "dropout_spread": spread}
-
-
-def mixed_pairs(
-    forward: Forward, images: Tensor, predicted: Tensor, kept: dict[str, Tensor]
-) -> dict[str, Any]:
-    """PseudoCal (Hu et al. 2024): mixed pairs, with the larger share's prediction for a label."""
-    other = torch.randperm(len(images), generator=torch.Generator().manual_seed(0)).to(
-        images.device
-    )
-    apart = predicted != predicted[other]
-    if int(apart.sum()) < 10:
-        return {"pseudocal": None, "mixed": None}
-    mixed = MIXED_SHARE * images[apart] + (1 - MIXED_SHARE) * images[other][apart]
-    logits, labels = whole(forward, mixed)[0], predicted[apart]
-    kept["mixed"], kept["apart"] = logits, apart.float()
-    kept["other"] = other.float()
-    losses = [float(F.cross_entropy(logits / t, labels)) for t in TEMPERATURES]
-    best = TEMPERATURES[int(np.argmin(losses))]
-    return {"pseudocal": best, "mixed": float((logits.argmax(dim=1) == labels).float().mean())}
-
-
-def scaled(logits: Tensor, right: Tensor) -> dict[str, list[float]]:
-    """Mean confidence and calibration error at each of the temperatures."""
-    found: dict[str, list[float]] = {"confidence": [], "ece": []}
-    for temperature in TEMPERATURES:
-        confidence = (logits / temperature).softmax(dim=1).amax(dim=1)
-        bins = (confidence * 15).long().clamp(max=14)
-        gap = torch.zeros(15, device=logits.device).index_add(0, bins, confidence - right.float())
-        found["confidence"].append(round(float(confidence.mean()), 4))
-        found["ece"].append(round(float(gap.abs().sum()) / len(logits), 4))
-    return found
-
-
 @dataclass(frozen=True, kw_only=True)
 class Treatment:
     """What is done to a model; its state is kept after so many images were ``seen``."""
@@ -504,44 +322,55 @@ class Treatment:
     seen: tuple[int, ...] = (0,)
 
 
-def treatments(loaded: LoadedModel, images: int, learn: Learn) -> Iterator[Treatment]:
-    """Statistics, recipe and rate: those of ``RATES``, or the default, seen as it learns."""
+def treatments(
+    loaded: LoadedModel, images: int, learn: Learn, draw: random.Random
+) -> Iterator[Treatment]:
+    """New statistics, the default way to learn as it goes on, and others at the rates."""
     layers = batch_norm_layers(loaded.model)
-    for statistics, rates in RATES.items():
-        if statistics != "source" and layers:
+    most = min(10 * images, max(3 * images, 2000))
+    choices = [
+        Treatment(statistics=statistics, recipe=recipe, rate=rate, seen=(most,))
+        for statistics, rates in RATES.items()
+        if layers or statistics == "source"
+        for recipe in ("ent", "rpl")
+        if (statistics, recipe) != ("mixture", "rpl")
+        for rate in rates
+    ]
+    drawn = choices if learn == "all" else draw.sample(choices, min(SOME, len(choices)))
+    for statistics in RATES:
+        if layers and statistics != "source":
             yield Treatment(statistics=statistics, recipe="bn")
-        if statistics != "source" and not layers:
+        if learn == "none":
             continue
-        if learn == "rates":
-            most = min(10 * images, max(3 * images, 2000))
-            for rate in rates:
-                for recipe in ("ent",) if statistics == "mixture" else ("ent", "rpl"):
-                    yield Treatment(statistics=statistics, recipe=recipe, rate=rate, seen=(most,))
-        elif learn == "default" and statistics != "mixture":
+        if statistics == "source" or (layers and statistics == "batch"):
             new = statistics == "batch"
             chosen = get_recipe("ent" if new else "rpl")
             usual = default_rate(chosen, classes=loaded.class_count, new_statistics=new)
             rate, epochs = usual.spread(images)
-            looks = sorted({min(each, epochs) for each in (1, 3, 10)})
             yield Treatment(
                 statistics=statistics,
                 recipe=chosen.name,
                 rate=rate * BATCH / chosen.batch_size,
-                seen=tuple(each * images for each in looks),
+                seen=tuple(images * each for each in sorted({min(k, epochs) for k in (1, 3, 10)})),
             )
+        yield from (each for each in drawn if each.statistics == statistics)
 
 
-def run_case(bank: Bank, case: Case, learn: Learn) -> list[dict[str, Any]]:
-    """The states of a case."""
-    KEPT.clear()
+def run_case(
+    bank: Bank, case: Case, learn: Learn
+) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """The states of a case, and what showed of each, image by image."""
     images, labels = bank.of(case)
     loaded, reference = bank.model(case.model), bank.reference(case.model)
     source = copy_model(loaded.model).to(bank.device).eval()
-    row, source_classes, unadapted = signals(source, images, labels, reference)
-    states = [{"statistics": "source", "recipe": "none", "rate": 0.0, "seen": 0, **row}]
-    start = unadapted
-    n = len(images)
-    for treatment in treatments(loaded, n, learn):
+    row, source_classes, unadapted, plain = signals(source, images, labels, reference)
+    n, shown = len(images), len(plain.right)
+    states = [
+        {"statistics": "source", "recipe": "none", "rate": 0.0, "seen": 0, "shown": shown, **row}
+    ]
+    kept = [plain.kept(plain, plain)]
+    start = {"source": (unadapted, plain)}
+    for treatment in treatments(loaded, n, learn, random.Random(case.name)):
         statistics, recipe = treatment.statistics, treatment.recipe
         learner = learner_of(loaded, statistics, recipe, treatment.rate, bank.device, n)
         seen = 0
@@ -553,22 +382,24 @@ def run_case(bank: Bank, case: Case, learn: Learn) -> list[dict[str, Any]]:
                         if len(rows) == learner.batch_size:  # so that steps can be replayed
                             learner.step(images[rows])
                         seen += len(rows)
-            row, evidence = state_of(learner, images, labels, reference, source_classes)
+            row, evidence, found = state_of(learner, images, labels, reference, source_classes)
             row["change"] = change_signs(unadapted, evidence)
-            if statistics == "source" or recipe == "bn":
-                start = unadapted if statistics == "source" else evidence
-            row["learning"] = change_signs(start, evidence)
+            if recipe == "bn":
+                start[statistics] = evidence, found
+            row["learning"] = change_signs(start[statistics][0], evidence)
+            kept.append(found.kept(plain, start[statistics][1]))
             states.append(
                 {
                     "statistics": statistics,
                     "recipe": recipe,
                     "rate": treatment.rate,
                     "seen": seen,
+                    "shown": shown,
                     **row,
                 }
             )
         learner.release()
-    return states
+    return states, {name: np.stack([each[name] for each in kept]) for name in kept[0]}
 
 
 def learner_of(
@@ -587,7 +418,10 @@ def learner_of(
         batch_size=min(BATCH, n),
         # To capture a step costs as much as a hundred of them.
         acceleration=Acceleration(
-            channels_last=on_gpu or not grouped, half=half, recorded=on_gpu and n > 2500
+            channels_last=on_gpu or not grouped,
+            half=half,
+            fused=on_gpu,
+            recorded=on_gpu and n > 2500,
         ),
     )
     learner.network.unverified = False
@@ -601,7 +435,7 @@ def state_of(
     labels: Tensor,
     reference: Mapping[str, float],
     source_classes: Tensor,
-) -> tuple[dict[str, Any], Evidence]:
+) -> tuple[dict[str, Any], Evidence, Shown]:
     """What shows of the plain model that would be returned now; learning can continue."""
     control = learner.statistics
     buffers = control.buffers()
@@ -616,7 +450,7 @@ def state_of(
         gap = control.distances(pool)
         control.write(pool, weight=learner.recipe.normalization.export_weight(learner.batch_size))
     control.release()
-    row, predicted, evidence = signals(learner.model, images, labels, reference)
+    row, predicted, evidence, found = signals(learner.model, images, labels, reference)
     control.load_buffers(buffers)
     row["drift"] = drift(learner)
     row["agree_source"] = float((predicted == source_classes).float().mean())
@@ -625,7 +459,7 @@ def state_of(
         places = [len(gap) * part // 8 for part in range(8)]
         row["gap"] = [round(gap[place], 3) for place in (*places, -1)]
         row["gap_mean"] = round(float(np.mean(gap)), 3)
-    return row, evidence
+    return row, evidence, found
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -653,9 +487,22 @@ def pack(args: argparse.Namespace) -> None:
         np.savez(args.data / f"{name}.npz", images=pixels.permute(0, 2, 3, 1), labels=labels)
 
 
-def wanted(args: argparse.Namespace) -> list[Case]:
-    """The cases of a half, and of some models where these are named."""
-    return [case for case in cases(args.half) if not args.models or case.model in args.models]
+def gather(args: argparse.Namespace) -> None:
+    """Write the cases of several files into one, in the order of the list."""
+    found = {json.dumps(row["case"]): row for path in args.results for row in read(path)}
+    order = [json.dumps(asdict(case)) for half in ("dev", "test") for case in cases(half)]
+    rows = [found[case] for case in order if case in found]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    args.out.write_bytes(gzip.compress(lines.encode(), mtime=0))
+    print(f"{len(rows)} cases")
+
+
+def wanted(args: argparse.Namespace) -> Iterator[tuple[str, Case]]:
+    """The cases of the halves asked for, and of some models where these are named."""
+    for half in args.half:
+        for case in cases(half):
+            if not args.models or case.model in args.models:
+                yield half, case
 
 
 def run(args: argparse.Namespace) -> None:
@@ -663,48 +510,57 @@ def run(args: argparse.Namespace) -> None:
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
     bank, began = Bank(args.data, device), time.monotonic()
-    known = {json.dumps(row["case"]) for path in (args.results, *args.known) for row in read(path)}
+    args.results.mkdir(parents=True, exist_ok=True)
+    known = {
+        json.dumps(row["case"])
+        for folder in (args.results, *args.known)
+        for path in folder.glob("*.jsonl*")
+        for row in read(path)
+    }
     part, parts = map(int, args.part.split("/"))
-    left = wanted(args)
+    left = list(wanted(args))
     if args.most_images:
-        left = [replace(case, images=min(case.images, args.most_images)) for case in left]
+        left = [
+            (half, replace(case, images=min(case.images, args.most_images))) for half, case in left
+        ]
     if args.shuffle:
         random.Random(0).shuffle(left)
-    left = [case for case in left if json.dumps(asdict(case)) not in known][part::parts]
-    for number, case in enumerate(left, start=1):
+    left = [
+        (half, case) for half, case in left[part::parts] if json.dumps(asdict(case)) not in known
+    ]
+    name = "-".join([*(args.models or []), str(part)])
+    for number, (half, case) in enumerate(left, start=1):
         if time.monotonic() - began > args.seconds:
             print(f"{len(left) - number + 1} cases are left: run again to continue")
             return
         at = time.monotonic()
-        states = run_case(bank, case, args.learn)
-        if args.logits:
-            args.logits.mkdir(exist_ok=True)
-            named = {
-                f"{k}/{name}": each for k, kept in enumerate(KEPT) for name, each in kept.items()
-            }
-            np.savez(args.logits / f"{case.name.replace(' ', '_').replace('/', '-')}.npz", **named)
-        with args.results.open("a") as file:
+        states, kept = run_case(bank, case, args.learn)
+        if args.evidence:
+            args.evidence.mkdir(parents=True, exist_ok=True)
+            stem = f"{half} {case.name}".replace(" ", "_").replace("/", "-")
+            np.savez_compressed(args.evidence / f"{stem}.npz", **kept)
+        with (args.results / f"{half}-{name}.jsonl").open("a") as file:
             file.write(json.dumps(rounded({"case": asdict(case), "states": states})) + "\n")
         errors = " ".join(f"{state['error']:.0f}" for state in states)
         print(
-            f"{number}/{len(left)} {case.name}: {errors} [{time.monotonic() - at:.1f} s]",
+            f"{number}/{len(left)} {half} {case.name}: {errors} [{time.monotonic() - at:.1f} s]",
             flush=True,
         )
 
 
 def main() -> None:
-    """Run or list."""
+    """Run, list, pack or gather."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True)
     one, two = (commands.add_parser(name) for name in ("run", "list"))
     for each in (one, two):
-        each.add_argument("--half", choices=("dev", "test"), required=True)
+        each.add_argument("--half", choices=("dev", "test"), nargs="+", required=True)
         each.add_argument("--models", nargs="+", choices=list(MODELS))
     one.add_argument("--data", type=Path, required=True)
-    one.add_argument("--results", type=Path, required=True)
-    one.add_argument("--known", type=Path, nargs="*", default=[], help="results not to repeat")
+    one.add_argument("--results", type=Path, required=True, help="a folder: a file a half and part")
+    one.add_argument("--known", type=Path, nargs="*", default=[], help="folders not to repeat")
     one.add_argument("--part", default="0/1", help="which part of the cases: 0/3, 1/3, 2/3")
     one.add_argument("--shuffle", action="store_true", help="take the cases in mixed order")
     one.add_argument("--seconds", type=float, default=1e9)
@@ -712,16 +568,20 @@ def main() -> None:
     one.add_argument(
         "--learn",
         choices=get_args(Learn),
-        default="rates",
-        help="at several rates; at the default one, seen as it learns; or not at all",
+        default="all",
+        help="the default way, and at all or some of the rates; or not at all",
     )
     one.add_argument("--most-images", type=int, help="no case of more images than this")
-    one.add_argument("--logits", type=Path, help="a folder for the logits that signals come from")
+    one.add_argument("--evidence", type=Path, help="a folder for what shows image by image")
     one.set_defaults(call=run)
     three = commands.add_parser("pack")
     three.add_argument("--data", type=Path, required=True)
     three.set_defaults(call=pack)
-    two.set_defaults(call=lambda args: print(*(case.name for case in wanted(args)), sep="\n"))
+    four = commands.add_parser("gather")
+    four.add_argument("--results", type=Path, nargs="+", required=True)
+    four.add_argument("--out", type=Path, required=True)
+    four.set_defaults(call=gather)
+    two.set_defaults(call=lambda args: print(*(c.name for _, c in wanted(args)), sep="\n"))
     args = parser.parse_args()
     args.call(args)
 

