@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -538,7 +538,7 @@ def run(args: argparse.Namespace) -> None:
         if args.evidence:
             args.evidence.mkdir(parents=True, exist_ok=True)
             stem = f"{half} {case.name}".replace(" ", "_").replace("/", "-")
-            np.savez_compressed(args.evidence / f"{stem}.npz", **kept)
+            np.savez_compressed(args.evidence / f"{stem}.npz", **cast("dict[str, Any]", kept))
         with (args.results / f"{half}-{name}.jsonl").open("a") as file:
             file.write(json.dumps(rounded({"case": asdict(case), "states": states})) + "\n")
         errors = " ".join(f"{state['error']:.0f}" for state in states)

@@ -25,7 +25,7 @@ TEMPERATURES = tuple(np.geomspace(0.35, 6.0, 25).round(4))
 MIXED_SHARE = 0.65
 DROPOUT, DRAWS = 0.4, 10
 NEIGHBOURS = 5
-SHOWN = {"imagenet": 128, "cifar": 200}
+SHOWN = {"imagenet": 300, "cifar": 500}
 """Of so many images what shows without labels is measured on a CPU; the error is of all."""
 
 

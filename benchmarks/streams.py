@@ -101,6 +101,21 @@ def sorted_classes(images: Images, count: int, one: str, _: str) -> Iterator[Bat
     return parts(images, order[images.labels[order].argsort()], one)
 
 
+def mixed_then_sorted(images: Images, count: int, one: str, two: str) -> Iterator[Batch]:
+    yield from plain(images, count // 2, one, two)
+    yield from sorted_classes(images, count // 2, one, two)
+
+
+def uneven(images: Images, count: int, one: str, _: str) -> Iterator[Batch]:
+    """Every batch draws its classes anew, a few of them most of its images."""
+    order, draw = images.order(len(images.labels)), np.random.default_rng(0)
+    left = {c: order[images.labels[order] == c].tolist() for c in range(10)}
+    for _number in range(count // BATCH):
+        drawn = draw.choice(10, size=BATCH, p=draw.dirichlet([0.3] * 10))
+        some = torch.tensor([left[c].pop() for c in drawn if left[c]])
+        yield images.of(some, one), images.labels[some]
+
+
 def clean_sorted(images: Images, count: int, _: str, __: str) -> Iterator[Batch]:
     order = images.order(count)
     return parts(images, order[images.labels[order].argsort()], None)
@@ -165,6 +180,8 @@ SETTINGS: dict[str, Callable[[Images, int, str, str], Iterator[Batch]]] = {
     "mixed classes": plain,
     "sorted by class": sorted_classes,
     "sorted by class, clean": clean_sorted,
+    "mixed, then sorted by class": mixed_then_sorted,
+    "other classes in each batch": uneven,
     "one class, clean": one_class,
     "one class, then all": one_class_then_normal,
     "single images": single,

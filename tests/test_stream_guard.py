@@ -11,6 +11,7 @@ from torch import Tensor
 
 from acclimate.data.digits import digits
 from acclimate.errors import AcclimateWarning
+from acclimate.guard.containment import FIRST
 from acclimate.guard.evidence import PASSES
 from acclimate.guard.guard import Guard
 from acclimate.models import load
@@ -95,10 +96,11 @@ def test_a_check_costs_a_source_pass_and_what_it_takes_to_compare_both_models() 
     for part in np.split(FOGGY[:640], 10):
         stream(part)
         counts.append(stream.learner.forwards)
-    comparison, source = 2 * PASSES, 1
+    comparison, source, look = 2 * PASSES, 1, 2  # two halves: together a pass over the batch
     spent = torch.tensor(counts).diff().tolist()
-    assert spent[0] == 1 + comparison  # the first batch is compared
-    assert spent[1:] == [1, 1, 1 + source, 1 + comparison] * 2 + [1]
+    first = 1 + comparison + look
+    assert spent[:FIRST] == [first, first, first, first + source]
+    assert spent[FIRST:] == [1 + look, 1, 1, 1 + source + comparison, 1, 1 + look]
 
 
 @pytest.mark.parametrize("recipe", ["bn", "ent"])
@@ -111,6 +113,22 @@ def test_where_adapting_does_harm_the_unadapted_model_predicts(recipe: str) -> N
     assert float((torch.cat(predicted) == 1).float().mean()) > 0.95
     assert stream.learner.steps == 0
     assert same_tensors(snapshot(stream.model), snapshot(load("acclimate:digits").model))
+
+
+def test_images_sorted_by_class_are_noticed_in_thin_fog_too() -> None:
+    order = np.argsort(LABELS, kind="stable")[:800]
+    images = (0.7 * CLEAN[order] + 0.3 * FOGGY[order]).astype(np.uint8)
+    labels = torch.from_numpy(LABELS[order])
+
+    def right(stream: Stream) -> float:
+        logits = torch.cat([stream(part) for part in np.split(images, 16)])
+        return float((logits.argmax(dim=1) == labels).float().mean())
+
+    unguarded, stream = (Stream(load("acclimate:digits"), guard=g) for g in ("off", "rollback"))
+    with pytest.warns(AcclimateWarning, match="unadapted model predicts"):
+        assert right(stream) > 0.95
+    assert right(unguarded) < 0.4
+    assert stream.contained
 
 
 def test_it_adapts_again_once_that_helps() -> None:

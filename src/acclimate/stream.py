@@ -22,7 +22,7 @@ from acclimate.callbacks import Callback, StepRecord, check_callbacks
 from acclimate.data.arrays import model_input, warn_of_unscaled
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
-from acclimate.guard.containment import Comparison
+from acclimate.guard.containment import HALVES, Comparison
 from acclimate.guard.estimate import ErrorEstimate
 from acclimate.guard.evidence import observe
 from acclimate.guard.guard import Guard, Watch, drift, make_guard, warn_of_temperatures
@@ -78,7 +78,8 @@ class Stream(nn.Module):
     rate holds for the recipe's own batch size; name another ``batch_size`` and it is scaled
     linearly. Where you name neither, it is scaled to the size of the first batch.
 
-    The guard's comparisons cost six gradient-free forward passes of every ``check_every``-th batch.
+    The guard's comparisons cost six gradient-free forward passes of every ``check_every``-th batch,
+    and one of every fifth.
     A batch whose loss is not finite is predicted by the source model and undone at once; from
     images that are not finite nothing is learnt to begin with.
 
@@ -99,10 +100,11 @@ class Stream(nn.Module):
     ``recipe="auto"`` is ``ent`` for models with batch norm, else ``rpl``; the learning rate goes by
     the number of classes (docs/defaults.md), and ``notes`` says which it is and why.
 
-    Where the guard acts, the first batch and then every ``check_every``-th are shown to the
+    Where the guard acts, the first four batches and then every ``check_every``-th are shown to the
     unadapted model too, in mild views, and as long as adapting is estimated to do harm the
-    unadapted model predicts (``contained``). The same tells the error without labels
-    (``estimated_error``) and calibrates :meth:`probabilities`.
+    unadapted model predicts (``contained``). Where the mix of classes varies from batch to batch
+    harm is to be expected, and it predicts unless a gain is likely. The same tells the error
+    without labels (``estimated_error``) and calibrates :meth:`probabilities`.
 
     ``callbacks`` are called after every step, and with what the guard saw in place of a warning
     (see :mod:`acclimate.callbacks`).
@@ -247,8 +249,10 @@ class Stream(nn.Module):
             self._unchosen = False
             self._warn_of_few(len(images))
             warn_of_unscaled(float(images.min()), float(images.max()))
-        if self._compares and self._comparison.is_due(self.guard.check_every):
-            self._compare(images)
+        if self._compares:
+            self._look(images)
+            if self._comparison.is_due(self.guard.check_every):
+                self._compare(images)
         if self._comparison.contained:
             return self.learner.source_forward(images).logits
         if self.paused:
@@ -311,6 +315,21 @@ class Stream(nn.Module):
                 Event(step=learner.steps, trouble=str(comparison.estimate), action="adapts again")
             )
 
+    def _look(self, images: Tensor) -> None:
+        """From time to time, keep what the norm layers see of both halves of a batch."""
+        adapts = self.learner.recipe.normalization.adapts and bool(self._layers)
+        if self._comparison.look_is_due() and adapts and len(images) >= 2 * HALVES:
+            self._comparison.look([self._statistics(images[start::2]) for start in (0, 1)])
+
+    def _statistics(self, images: Tensor) -> dict[str, Tensor]:
+        """What the norm layers see of some images, in units of the source's."""
+        pool = self.learner.statistics.pool()
+        try:
+            self.learner.logits(images)
+        finally:
+            pool.close()
+        return {k: each.cpu() for k, each in self.learner.statistics.in_units(pool).items()}
+
     def _contain(self, *, anew: bool) -> None:
         """Let the unadapted model predict; what may have been learnt from such images is undone."""
         learner, estimate, step = self.learner, self._comparison.estimate, self.learner.steps
@@ -323,7 +342,10 @@ class Stream(nn.Module):
                 self._watch.start(learner)
             self._comparison.forget_adapted()
         if anew:
-            self._record(Event(step=step, trouble=f"adapting does harm: {estimate}", action=action))
+            trouble = f"adapting does harm: {estimate}"
+            if self._comparison.mix_varies:
+                trouble += "; the mix of classes varies from batch to batch"
+            self._record(Event(step=step, trouble=trouble, action=action))
 
     @property
     def estimated_error(self) -> ErrorEstimate | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Sequence
 
-from acclimate.guard.containment import ENOUGH_SEEN, MOST_SEEN, Comparison
+import torch
+from torch import Tensor
+
+from acclimate.guard.containment import ENOUGH_SEEN, FIRST, MOST_SEEN, Comparison
 from acclimate.guard.evidence import Evidence
 from acclimate.learner.state import pack, unpack
 
@@ -25,13 +28,15 @@ def evidence(images: int, *, stays: float, confidence: float, classes: int = 10)
 
 SURE = evidence(100, stays=0.99, confidence=0.98, classes=1)
 GUESSING = evidence(100, stays=0.3, confidence=0.4)
-LATE = [0.1] * 12 + [1.0] * 4  # the last layers see other classes, not other images
+LATE = (*[0.1] * 12, *[1.0] * 4)  # the last layers see other classes, not other images
 
 
-def compared(before: Evidence, after: Evidence, times: int = 1) -> Comparison:
+def compared(
+    before: Evidence, after: Evidence, times: int = 1, shift: Sequence[float] = LATE
+) -> Comparison:
     comparison = Comparison()
     for _ in range(times):
-        comparison.add(before, after, LATE)
+        comparison.add(before, after, shift)
     return comparison
 
 
@@ -52,10 +57,73 @@ def test_every_batch_is_compared_until_there_are_enough_images_and_then_one_of_s
     comparison, small = Comparison(), evidence(16, stays=0.9, confidence=0.9)
     due = []
     for _ in range(10):
+        comparison.look_is_due()
         due.append(comparison.is_due(3))
         if due[-1]:
             comparison.add(small, small, [])
     assert due == [True] * (ENOUGH_SEEN // 16) + [False, False, True] * 2
+
+
+def test_the_first_batches_are_compared_however_large_they_are():
+    comparison, large = Comparison(), evidence(100, stays=0.9, confidence=0.9)
+    due = []
+    for _ in range(8):
+        comparison.look_is_due()
+        due.append(comparison.is_due(4))
+        if due[-1]:
+            comparison.add(large, large, [])
+    assert due == [True] * FIRST + [False, False, False, True]
+
+
+def halves_of(mean: float) -> list[dict[str, Tensor]]:
+    """Two halves of a batch, in three layers, that differ by one."""
+    names = ("first", "middle", "last")
+    return [{name: torch.full((2, 4), mean + half) for name in names} for half in (0, 1)]
+
+
+def test_where_the_mix_of_classes_varies_the_gain_has_to_be_likely():
+    before = evidence(100, stays=0.8, confidence=0.9)
+    after = evidence(100, stays=0.76, confidence=0.85, classes=8)
+    for varies in (False, True):
+        comparison = Comparison()
+        for number in range(2):
+            comparison.look(halves_of(5.0 * number * varies))
+        assert comparison.mix_varies is varies
+        comparison.add(before, after, [0.5] * 16)
+        assert comparison.estimate is not None
+        change = comparison.estimate.change
+        assert change.low < change.value < 0 < change.high
+        assert comparison.contained is varies
+
+
+def test_where_the_mix_of_classes_varies_batches_are_estimated_one_by_one():
+    one, two = (evidence(100, stays=stays, confidence=0.9) for stays in (0.9, 0.5))
+    comparison = Comparison()
+    for number, after in enumerate((one, two)):
+        comparison.look(halves_of(5.0 * number))
+        comparison.add(one, after, [])
+    together = comparison.estimate
+    alone = [compared(one, after, shift=[]).estimate for after in (one, two)]
+    assert together is not None
+    mean = sum(each.change.value for each in alone if each is not None) / 2
+    assert together.images == MOST_SEEN
+    assert abs(together.change.value - mean) < 1  # the first image of the first batches is gone
+
+
+def test_when_the_mix_begins_to_vary_it_is_looked_into_at_once():
+    comparison, large = Comparison(), evidence(100, stays=0.9, confidence=0.9)
+    for _ in range(FIRST):
+        comparison.look(halves_of(0.0))
+        comparison.add(large, large, [])
+    assert not comparison.is_due(10)
+    comparison.look(halves_of(9.0))
+    assert comparison.is_due(10)
+
+
+def test_statistics_are_kept_of_the_first_batches_and_of_every_fifth():
+    comparison = Comparison()
+    due = [comparison.look_is_due() for _ in range(10)]
+    assert due == [True] * 5 + [False] * 4 + [True]
 
 
 def test_only_the_last_images_count():
@@ -80,7 +148,11 @@ def test_the_choice_stays_while_there_is_nothing_to_compare():
 
 def test_a_comparison_can_be_stored():
     comparison, other = compared(SURE, GUESSING), Comparison()
+    for mean in (0.0, 3.0):
+        comparison.look(halves_of(mean))
     unpack(other, pack(comparison))
     assert other.contained
+    assert other.mix_varies
+    assert other.looks.keys() == comparison.looks.keys()
     assert other.estimate == comparison.estimate
     assert other.temperature == comparison.temperature

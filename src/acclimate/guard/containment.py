@@ -3,24 +3,42 @@
 A stream cannot look ahead, and what helps in fog does harm when one class follows another. So from
 time to time both models are shown a batch in mild views; where the error of the adapting one is
 estimated to be higher (:mod:`acclimate.guard.estimate`), the unadapted one predicts and nothing is
-learnt, until that is no longer so.
+learnt, until that is no longer so. From a few images that is seldom certain. Where the mix of
+classes varies from batch to batch (:mod:`acclimate.guard.variation`) harm is to be expected, and it
+is the gain that has to be likely.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from acclimate.guard.estimate import ErrorEstimate, estimate_error
+from acclimate.guard.estimate import ErrorEstimate, estimate_error, mean_estimate
 from acclimate.guard.evidence import TENSORS, Evidence, joined
+from acclimate.guard.variation import mix_varies
 
-__all__ = ["ENOUGH_SEEN", "Comparison"]
+__all__ = ["ENOUGH_SEEN", "HALVES", "Comparison"]
 
 ENOUGH_SEEN = 64
 """Until so many images have been compared, every batch is; then one of some batches."""
+
+FIRST = 4
+"""So many batches are compared in any case."""
+
+LOOK = 5
+"""Of one batch of so many the statistics are kept, to see whether the mix of classes varies."""
+
+LOOKS = 4
+"""It is told by the last so many of these."""
+
+ODDS = 0.5
+"""This part of half an interval of 90 % is exceeded one time in five."""
+
+HALVES = 16
+"""Statistics of fewer images are no half of a batch to compare with."""
 
 MOST_SEEN = 192
 """Comparisons are of the last so many images."""
@@ -33,15 +51,23 @@ WAITING = 3
 class Comparison:
     """What both models predicted for the latest images, and which of them is used.
 
-    ``contained`` is whether the unadapted one does. ``since`` counts the batches since the last
-    comparison. The fields are tensors and numbers, so that a checkpoint can hold them.
+    ``contained`` is whether the unadapted one is. ``since`` counts the batches since the last
+    comparison, ``compared`` those compared, ``batches`` all. ``looks`` are the statistics of both
+    halves of some batches, by layer, ``mix_varies`` whether they differ in their classes. The
+    images kept are of batches of so many ``sizes``. The fields are tensors and numbers, so that a
+    checkpoint can hold them.
     """
 
     contained: bool = False
     since: int = 0
+    compared: int = 0
+    batches: int = 0
     classes: int = 0
+    mix_varies: bool = False
+    looks: dict[str, Tensor] = field(default_factory=dict)
     unadapted: dict[str, Tensor] = field(default_factory=dict)
     adapted: dict[str, Tensor] = field(default_factory=dict)
+    sizes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     shift: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
     _estimate: ErrorEstimate | None = field(default=None, repr=False, compare=False)
 
@@ -51,10 +77,28 @@ class Comparison:
         return len(self.adapted.get("predicted", ()))
 
     def is_due(self, every: int) -> bool:
-        """Count a batch; whether it is one to compare."""
-        self.since += 1
+        """Whether a batch, counted by :meth:`look_is_due`, is one to compare."""
         every = min(every, WAITING) if self.contained else every
-        return self.images < ENOUGH_SEEN or self.since >= every
+        few = self.images < ENOUGH_SEEN or self.compared < FIRST
+        return few or self.since >= every
+
+    def look_is_due(self) -> bool:
+        """Count a batch; whether its statistics are to be kept."""
+        self.since, self.batches = self.since + 1, self.batches + 1
+        return self.batches <= FIRST or self.batches % LOOK == 0
+
+    def look(self, halves: Sequence[Mapping[str, Tensor]]) -> None:
+        """Keep the statistics of both halves of a batch; compare at once where mixes vary anew."""
+        one, other = halves
+        for layer in one:
+            both = torch.stack([one[layer], other[layer]])[None].float()
+            known = self.looks.get(layer, both[:0])
+            self.looks[layer] = torch.cat([known, both])[-LOOKS:]
+        varied, self.mix_varies = self.mix_varies, mix_varies(self.looks)
+        if self.mix_varies != varied:
+            self._estimate = None
+        if self.mix_varies and not varied:
+            self.compared = 0
 
     def add(self, unadapted: Evidence, adapted: Evidence, shift: Sequence[float]) -> None:
         """Add a batch that both have seen, and decide which is used from now on.
@@ -62,7 +106,7 @@ class Comparison:
         ``shift`` is how far its statistics are from the source's, layer by layer. Predictions that
         are not finite tell nothing, and are left out.
         """
-        self.since = 0
+        self.since, self.compared = 0, self.compared + 1
         if not bool(torch.isfinite(unadapted.confidence + adapted.confidence).all()):
             return
         self.classes = unadapted.classes
@@ -73,25 +117,42 @@ class Comparison:
         self.shift = new
         self.unadapted = self._last(self.unadapted, unadapted)
         self.adapted = self._last(self.adapted, adapted)
+        self.sizes = _kept(torch.cat([self.sizes, torch.tensor([len(adapted)])]))
         self._estimate = None
         if (estimate := self.estimate) is not None:
             change = estimate.change
-            # As for "harmful"; once it is used, the other has to be better, not just uncertain.
-            self.contained = (change.value if self.contained else change.low) > 0
+            if self.mix_varies:  # harm is to be expected, and odds of 4 to 1 against it asked for
+                self.contained = change.value + ODDS * (change.high - change.value) > 0
+            else:  # as for "harmful"; once it is contained, the other has to be better
+                self.contained = (change.value if self.contained else change.low) > 0
 
     def forget_adapted(self) -> None:
         """Start anew with another adapted model; the choice between both stays."""
         self.unadapted, self.adapted, self.shift = {}, {}, self.shift[:0]
-        self._estimate = None
+        self.sizes, self._estimate = self.sizes[:0], None
 
     @property
     def estimate(self) -> ErrorEstimate | None:
-        """The error of both on these images, and the difference; None while too few."""
+        """The error of both on these images, and the difference; None while too few.
+
+        Where the mix of classes varies, the mean over the batches: more classes in use than before
+        speak of harm, and several batches together hold them all.
+        """
         if self._estimate is None and self.images:  # asked for with every batch's probabilities
-            before, after = self._evidence(self.unadapted), self._evidence(self.adapted)
+            sizes = self.sizes.tolist() if self.mix_varies else [self.images]
+            before, after = (self._parts(each, sizes) for each in (self.unadapted, self.adapted))
             shift = self.shift.tolist()
-            self._estimate = estimate_error(before, after, learnt=not shift, shift=shift)
+            found = [
+                estimate_error(*pair, learnt=not shift, shift=shift)
+                for pair in zip(before, after, strict=True)
+            ]
+            self._estimate = mean_estimate([each for each in found if each is not None])
         return self._estimate
+
+    def _parts(self, tensors: Mapping[str, Tensor], sizes: Sequence[int]) -> Iterator[Evidence]:
+        split = {name: each.split(list(sizes)) for name, each in tensors.items()}
+        for number in range(len(sizes)):
+            yield self._evidence({name: parts[number] for name, parts in split.items()})
 
     @property
     def temperature(self) -> float:
@@ -109,3 +170,14 @@ class Comparison:
     def _last(self, kept: Mapping[str, Tensor], added: Evidence) -> dict[str, Tensor]:
         whole = joined([self._evidence(kept), added]) if kept else added
         return {name: getattr(whole, name)[-MOST_SEEN:] for name in TENSORS}
+
+
+def _kept(sizes: Tensor) -> Tensor:
+    """How many of each batch's images are among the last ``MOST_SEEN``.
+
+    >>> _kept(torch.tensor([100, 100, 100])).tolist()
+    [92, 100]
+    """
+    after = sizes.flip(0).cumsum(0).flip(0) - sizes
+    left = torch.minimum(sizes, (MOST_SEEN - after).clamp_min(0))
+    return left[left > 0]

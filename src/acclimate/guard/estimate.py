@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from typing import Any, Literal
 
 import torch
@@ -42,6 +42,7 @@ __all__ = [
     "lateness",
     "level_signs",
     "log_odds",
+    "mean_estimate",
     "rise",
     "telling_views",
     "with_products",
@@ -298,6 +299,29 @@ def estimate_from(
         after=_interval(a - gap * a_spread**2, a_spread, 0),
         change=_interval(c + gap * c_spread**2, c_spread, -1),
         images=round(before["images"]),
+    )
+
+
+def mean_estimate(estimates: Sequence[ErrorEstimate]) -> ErrorEstimate | None:
+    """The mean over sets of images, no more certain than each; None of none.
+
+    >>> one, two = (Interval(value=v, low=v - 1, high=v + 1) for v in (2.0, 4.0))
+    >>> both = [ErrorEstimate(before=x, after=x, change=x, images=30) for x in (one, two)]
+    >>> print(mean_estimate(both).change, mean_estimate(both).images)
+    3 % (± 1) 60
+    """
+    if not estimates:
+        return None
+
+    def mean(intervals: Sequence[Interval]) -> Interval:
+        ends = ("value", "low", "high")
+        return Interval(**{end: fmean(getattr(each, end) for each in intervals) for end in ends})
+
+    return ErrorEstimate(
+        before=mean([each.before for each in estimates]),
+        after=mean([each.after for each in estimates]),
+        change=mean([each.change for each in estimates]),
+        images=sum(each.images for each in estimates),
     )
 
 

@@ -282,22 +282,30 @@ class StatisticsControl:
             if self._pool is not None:
                 self._pool.paused = False
 
-    def distances(self, pool: StatisticsPool) -> list[float]:
-        """How far gathered statistics are from the model's own, layer by layer.
+    def in_units(self, pool: StatisticsPool) -> dict[str, Tensor]:
+        """Gathered means and standard deviations (2×C), as the model's own would see them.
 
-        Root mean square over channels of the difference in mean and in standard deviation, both in
-        units of the model's standard deviation.
+        By layer, less the model's own, in units of the model's standard deviation.
         """
-        found = []
+        found = {}
         for name, (mean, var) in pool.statistics().items():
             layer = self.layers[name]
             assert layer.running_mean is not None
             assert layer.running_var is not None
             unit = (layer.running_var.double() + layer.eps).sqrt()
             location = (mean - layer.running_mean.double()) / unit
-            scale = (var + layer.eps).sqrt() / unit - 1
-            found.append(float((location**2 + scale**2).mean().sqrt()))
+            found[name] = torch.stack([location, (var + layer.eps).sqrt() / unit - 1])
         return found
+
+    def distances(self, pool: StatisticsPool) -> list[float]:
+        """How far gathered statistics are from the model's own, layer by layer.
+
+        Root mean square over channels of the difference in mean and in standard deviation, both in
+        units of the model's standard deviation.
+        """
+        found = self.in_units(pool).values()
+        layers = [(location**2 + scale**2).mean().sqrt() for location, scale in found]
+        return torch.stack(layers).tolist() if layers else []
 
     def write(self, pool: StatisticsPool, *, weight: float) -> None:
         """Write weight · gathered + (1 - weight) · source into the model's buffers."""
