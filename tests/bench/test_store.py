@@ -254,6 +254,25 @@ def test_files_that_are_no_store(tmp_path):
         Store(tmp_path / "other.db")
 
 
+def test_what_a_full_disk_or_a_kill_left_of_a_store_is_made_whole(tmp_path):
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    with pytest.raises(AcclimateError, match=r"the empty file .* again"):
+        Store(empty, create=False)
+    assert Store(empty).add(result())
+    with sqlite3.connect(tmp_path / "open.db", isolation_level=None) as connection:
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN")
+        connection.execute("CREATE TABLE results (name)")
+        connection.executemany("INSERT INTO results VALUES (?)", [("x" * 9000,)] * 20)
+        for ending in ("", "-journal"):
+            content = (tmp_path / f"open.db{ending}").read_bytes()
+            (tmp_path / f"killed.db{ending}").write_bytes(content)
+    connection.close()
+    assert (tmp_path / "killed.db").stat().st_size > 0
+    assert Store(tmp_path / "killed.db").add(result())
+
+
 def test_a_damaged_store_is_said_to_be(store):
     store.add_all(result(seed=seed) for seed in range(300))
     whole = store.path.read_bytes()

@@ -34,6 +34,7 @@ __all__ = [
     "conditions",
     "export",
     "export_all",
+    "is_made",
     "read_json",
     "results_in",
     "row_of",
@@ -177,6 +178,10 @@ def _connected(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connectio
         raise AcclimateError(f"expected a store, got the folder {path}")
     if not path.exists():
         raise AcclimateError(f"no such store: {path}; check the path")
+    if path.stat().st_size == 0:
+        raise AcclimateError(
+            f"expected a store, got the empty file {path}; run the command that makes it again"
+        )
     with (
         _explained(f"cannot use the store {path}"),
         closing(_open(path, write=write)) as connection,
@@ -192,7 +197,7 @@ def _create(path: Path) -> None:
         raise AcclimateError(f"no such folder: {path.parent}; make it, or choose another store")
     if path.is_dir():
         raise AcclimateError(f"expected a file for the store, got the folder {path}")
-    if path.exists() and path.stat().st_size:
+    if is_made(path):
         return
     with (
         _explained(f"cannot make the store {path}"),
@@ -200,10 +205,18 @@ def _create(path: Path) -> None:
     ):
         # Waits for another process that makes the same store, and then finds it made.
         with _all_or_nothing(connection):
-            if connection.execute("PRAGMA application_id").fetchone()[0] == 0:
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if not tables:
                 for statement in CREATE:
                     connection.execute(statement)
-        _let_readers_read(connection)
+        if not tables:
+            _let_readers_read(connection)
+
+
+def is_made(path: Path) -> bool:
+    """Whether there is a store, or another file; what a kill or a full disk left of one is none."""
+    unfinished = path.with_name(f"{path.name}-journal").exists()
+    return path.exists() and path.stat().st_size > 0 and not unfinished
 
 
 def _upgrade(path: Path) -> None:

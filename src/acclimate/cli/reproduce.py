@@ -244,9 +244,10 @@ def _print_states(
 def _results(path: str, jobs: Sequence[Job]) -> dict[str, Result]:
     """Results of the models in question, by key; none where there is no store yet."""
     from acclimate.bench import Condition, Store
+    from acclimate.bench.store import is_made
 
     models = tuple(dict.fromkeys(job.model for job in jobs))
-    if not models or not Path(path).expanduser().exists():
+    if not models or not is_made(Path(path).expanduser()):
         return {}
     found = Store(path, create=False).results([Condition("model", models)])
     return {result.key: result for result in found}

@@ -118,11 +118,11 @@ def run(args: argparse.Namespace) -> int:
 def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
     """The store, and what ``--merge`` added to it; a missing one is made of what is merged."""
     from acclimate.bench import Store
-    from acclimate.bench.store import results_in
+    from acclimate.bench.store import is_made, results_in
 
     if args.merge is None:
         return Store(args.store, create=False), None
-    if Path(args.store).expanduser().exists():
+    if is_made(Path(args.store).expanduser()):
         store = Store(args.store, create=False)
         return store, store.merge(args.merge)
     found = results_in(args.merge)

@@ -16,6 +16,7 @@ from acclimate.bench.available import AvailableData
 from acclimate.bench.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.bench.engines.processes import gpus
 from acclimate.bench.job import STATIONARY
+from acclimate.bench.store import is_made
 from acclimate.bench.sweep import Outcome, run_jobs
 from acclimate.cli.options import assignments
 from acclimate.cli.processes import refuse_launched
@@ -297,7 +298,7 @@ def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
 
 def _done(jobs: Sequence[Job], args: argparse.Namespace) -> set[str]:
     """The keys of jobs that are done; none is where there is no store yet."""
-    if not Path(args.store).expanduser().exists():
+    if not is_made(Path(args.store).expanduser()):
         return set()
     return Store(args.store, create=False).has(job.key for job in jobs)
 
