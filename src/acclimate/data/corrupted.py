@@ -298,7 +298,7 @@ class _JpegStore:
         """A file for each image N×H×W×C; a process that is killed leaves none half written."""
         for row, pixels in zip(rows, images, strict=True):
             path = self._folder(name, severity) / self._files[row]
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_within(self._out, path.parent)
             partial = path.with_name(f".{path.name}.partial")
             image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
             try:
@@ -312,6 +312,20 @@ class _JpegStore:
 
     def _folder(self, name: str, severity: int) -> Path:
         return self._out / named_in_results(name) / str(severity)
+
+
+def _make_within(out: Path, folder: Path) -> None:
+    """Make a folder and those above it, but not ``out``: were it removed, its record would be too.
+
+    Images without a manifest are refused by the next call.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        if folder.parent == out:
+            raise
+        _make_within(out, folder.parent)
+        folder.mkdir(exist_ok=True)
 
 
 def _jpeg_files(source: ImageSource) -> list[str]:
