@@ -14,6 +14,8 @@ from torch import nn
 
 import acclimate
 from acclimate import files
+from acclimate.adaptation.folder import CHECKPOINT
+from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.lock import LOCK
@@ -278,3 +280,18 @@ def test_a_part_that_could_not_be_found_again_is_refused_before_the_work(tmp_pat
     with pytest.raises(AcclimateError, match="cannot be stored"):
         adapt(tmp_path / "run", options={"regularizer": Local(dtype=torch.float32)})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("damage", [{"history": {}}, {"acceleration": None}, {"history": []}])
+def test_a_checkpoint_with_a_damaged_record_is_refused_by_name(damage, tmp_path):
+    last = 20
+    while not (tmp_path / CHECKPOINT).exists():
+        assert dies(tmp_path, last)
+        last += 1
+    tensors, record = read_tensors(tmp_path / CHECKPOINT)
+    files.write_files({tmp_path / CHECKPOINT: tensors_writer(tensors, record | damage)})
+    told = r"the state of this run in .*checkpoint\.safetensors.*damaged.*remove the file to start"
+    with pytest.raises(AcclimateError, match=told):
+        adapt(tmp_path)
+    (tmp_path / CHECKPOINT).unlink()
+    adapt(tmp_path)

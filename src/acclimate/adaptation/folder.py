@@ -101,10 +101,22 @@ class RunFolder:
             return None
         return replace(AdaptationResult.load(self.path, model), class_names=class_names)
 
-    def checkpoint(self) -> State | None:
-        """The state a killed run resumes from, if it left one."""
+    def resume(self, load: Callable[[dict[str, Tensor], dict[str, Any]], None]) -> bool:
+        """Load the checkpoint that a killed run left; False where there is none."""
         path = self.path / CHECKPOINT
-        return parallel.on_main(lambda: read_tensors(path) if path.exists() else None)
+        state = parallel.on_main(lambda: read_tensors(path) if path.exists() else None)
+        if state is None:
+            return False
+        try:
+            load(*state)
+        except AcclimateError:
+            raise
+        except Exception as error:  # as many kinds as there are kinds of state
+            raise AcclimateError(
+                f"expected the state of this run in {path}, got one that is damaged ({error!r}); "
+                "remove the file to start from the beginning"
+            ) from error
+        return True
 
     def write_checkpoint(self, state: Callable[[], State]) -> None:
         """Write a checkpoint if the last one is old enough."""
