@@ -281,6 +281,25 @@ def test_a_damaged_store_is_said_to_be(store):
         store.results()
 
 
+@pytest.mark.parametrize(
+    ("column", "value"), [("job", "{"), ("job", None), ("record", "[1"), ("record", "[]")]
+)
+def test_a_damaged_line_is_said_to_be(store, column, value):
+    store.add(result())
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")  # which lets a null pass
+        connection.execute(
+            f"UPDATE sqlite_master SET sql = replace(sql, '\"{column}\" TEXT NOT NULL', "
+            f"'\"{column}\" TEXT')"
+        )
+    connection.close()
+    with sqlite3.connect(store.path) as connection:
+        connection.execute(f"UPDATE results SET {column} = ?", (value,))
+    connection.close()
+    with pytest.raises(AcclimateError, match="a line of a store is damaged"):
+        store.results()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to anything")
 def test_a_store_that_cannot_be_written_to_can_be_read(store):
     store.add(result())

@@ -129,8 +129,15 @@ _WHOLE = "job, status, record, message, created"
 
 def _result(job: str, status: str, record: str, message: str, created: str) -> Result:
     """A result read back from the columns of `_WHOLE`."""
-    values = {"job": json.loads(job), "status": status, "message": message, "created": created}
-    return Result.from_dict({**values, "record": json.loads(record)})
+    values = {"status": status, "message": message, "created": created}
+    try:
+        plain = {**values, "job": json.loads(job), "record": json.loads(record)}
+        return Result.from_dict(plain)
+    except (TypeError, ValueError, RecursionError, AcclimateError) as error:
+        raise AcclimateError(
+            f"a line of a store is damaged ({error}): job {job!r:.80}; take a copy of the store "
+            "from before, or remove the line"
+        ) from error
 
 
 _BUSY = 60.0  # seconds to wait for another writer; one write takes milliseconds
