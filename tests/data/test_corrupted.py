@@ -314,7 +314,7 @@ def test_a_folder_that_is_removed_meanwhile_is_not_made_again_without_its_record
             (tmp_path / "out").rename(tmp_path / "removed")
             return whole.read(rows)
 
-    with pytest.raises(AcclimateError, match="could not write to .*: No such file"):
+    with pytest.raises(AcclimateError, match=r"could not write to .*: No such file"):
         write(tmp_path / "out", "fog:1", preset="imagenet", data=Removing(), workers=1)
     assert not (tmp_path / "out").exists()
     write(tmp_path / "out", "fog:1", preset="imagenet", workers=1)
