@@ -40,7 +40,7 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import json_writer, write_files
 from acclimate.lock import LOCK, claimed
 from acclimate.reading import read_object
-from acclimate.text import plain_name
+from acclimate.text import plain_name, user_path
 
 __all__ = ["Written", "check_call", "choose_shifts", "write_corrupted"]
 
@@ -96,7 +96,7 @@ def write_corrupted(
         workers: threads; None is one for each core.
         progress: show a bar on stderr.
     """
-    out = Path(out).expanduser()
+    out = user_path(out)
     check_call(out, preset=preset, shifts=shifts, seed=seed, workers=workers)
     if source.preprocessing is None:
         raise AcclimateError("expected uint8 images to corrupt, got float model input")
@@ -244,8 +244,13 @@ class _Manifest:
                 self._path, *_IDENTITY, "constants", "finished", hint="; choose another folder"
             )
             differing = [key for key in _IDENTITY if there[key] != self._record[key]]
-            kept = {key: dict(there[key]) for key in ("constants", "finished")}
-        except (ValueError, TypeError) as error:
+            kept = {
+                "constants": {name: dict(each) for name, each in dict(there["constants"]).items()},
+                "finished": {
+                    name: list(map(int, each)) for name, each in dict(there["finished"]).items()
+                },
+            }
+        except (ValueError, TypeError, OverflowError) as error:
             message = f"{self._path} cannot be read: {error!r}; choose another folder"
             raise AcclimateError(message) from error
         if differing:
