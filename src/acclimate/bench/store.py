@@ -20,6 +20,7 @@ from acclimate.bench.record import Result, plain
 from acclimate.data.shift import group_of
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import Writer, csv_writer, text_writer, write_files
+from acclimate.text import user_path
 
 if TYPE_CHECKING:
     import pandas
@@ -409,7 +410,7 @@ def export(results: Sequence[Result], path: str | Path) -> Path:
 
 def export_all(results: Sequence[Result], paths: Sequence[str | Path]) -> list[Path]:
     """Write results to several files, as `export` does one; all or none."""
-    files = [Path(path).expanduser() for path in paths]
+    files = [user_path(path) for path in paths]
     for file in files:
         if file.suffix.lower() not in _FORMATS:
             raise AcclimateError(f"expected a file ending in {', '.join(_FORMATS)}, got {file}")
@@ -419,7 +420,7 @@ def export_all(results: Sequence[Result], paths: Sequence[str | Path]) -> list[P
 
 def read_json(path: str | Path) -> list[Result]:
     """The results of a JSON file that :func:`export` wrote."""
-    found = reading.read_json(Path(path).expanduser())
+    found = reading.read_json(user_path(path))
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise AcclimateError(f"expected results that were exported as JSON, got {path}")
     version, results = found.get("version"), found.get("results")
@@ -528,7 +529,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
-        self.path = Path(path).expanduser()
+        self.path = user_path(path)
         if create:
             _create(self.path)
         with _connected(self.path):
@@ -625,7 +626,7 @@ class Store:
 
     def merge(self, other: str | Path) -> Added:
         """Add the results of another store, or of a JSON file that was exported; all or none."""
-        path = Path(other).expanduser()
+        path = user_path(other)
         if path.resolve() == self.path.resolve():
             raise AcclimateError(f"expected another store to merge, got {path} itself")
         return self.add_all(results_in(path))
@@ -646,7 +647,7 @@ class Store:
 
 def results_in(path: str | Path) -> list[Result]:
     """The results of a store, or of a JSON file that was exported."""
-    path = Path(path).expanduser()
+    path = user_path(path)
     if path.suffix.lower() == ".json":
         return read_json(path)
     if path.suffix.lower() in (".csv", ".parquet"):

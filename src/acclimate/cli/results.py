@@ -7,13 +7,12 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.options import add_command, add_json, add_where
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
-from acclimate.text import counted, option_words
+from acclimate.text import counted, option_words, user_path
 
 if TYPE_CHECKING:
     from acclimate.bench import Result, Store
@@ -122,7 +121,7 @@ def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
 
     if args.merge is None:
         return Store(args.store, create=False), None
-    if is_made(Path(args.store).expanduser()):
+    if is_made(user_path(args.store)):
         store = Store(args.store, create=False)
         return store, store.merge(args.merge)
     found = results_in(args.merge)
