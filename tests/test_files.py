@@ -53,7 +53,7 @@ def test_a_folder_that_goes_while_it_is_written_to_is_an_error_of_ours(tmp_path)
         folder.touch()
         path.write_text("x")
 
-    with pytest.raises(AcclimateError, match="could not write .*: Not a directory"):
+    with pytest.raises(AcclimateError, match=r"could not write .*: Not a directory"):
         write_files({folder / "a.json": write})
 
 
