@@ -281,6 +281,13 @@ def test_a_damaged_store_is_said_to_be(store):
         store.results()
 
 
+def test_a_store_whose_schema_is_damaged_is_said_to_be(store):
+    content = store.path.read_bytes()
+    store.path.write_bytes(content.replace(b"CREATE TABLE", b"CREATE TABL\x80", 1))
+    with pytest.raises(AcclimateError, match=r"cannot use the store .*: it is damaged"):
+        Store(store.path)
+
+
 @pytest.mark.parametrize(
     ("column", "value"), [("job", "{"), ("job", None), ("record", "[1"), ("record", "[]")]
 )

@@ -160,8 +160,8 @@ def _explained(what: str, *, advice: str = "") -> Iterator[None]:
     """Make SQLite's errors ours."""
     try:
         yield
-    except sqlite3.Error as error:
-        words = str(error)
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # its words may quote what is damaged
+        words = str(error) if isinstance(error, sqlite3.Error) else f"malformed: {error.reason}"
         reasons = (reason.format(words) for mark, reason in _REASONS.items() if mark in words)
         raise AcclimateError(f"{what}: {next(reasons, words)}{advice}") from error
 
