@@ -248,6 +248,8 @@ class Job:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Job:
         """Read :meth:`to_dict`'s values back."""
+        if not isinstance(plain, Mapping):
+            raise AcclimateError(f"expected the fields of a job, got {plain!r:.200}")
         values = dict(plain)
         known = [item.name for item in _FIELDS]
         for name in values:
