@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # where tests run it from elsewh
 
 import bank
 import estimates
+import faults
 import streams
 
 ROOT = Path(__file__).parents[1]
@@ -772,6 +773,11 @@ def stream_table(rows: Sequence[Row]) -> str:
     return streams.markdown([streams.Row(**row) for row in rows])
 
 
+def fault_table(rows: Sequence[Row]) -> str:
+    """Commands that were killed, and worse."""
+    return faults.markdown([faults.Row(**row) for row in rows])
+
+
 @dataclass(frozen=True)
 class PageTable:
     """A table, the page it stands in, and the results it is made from."""
@@ -787,6 +793,7 @@ PAGE_TABLES = {
     "speed": PageTable(speeds, "docs/how-a-step-works.md", "step_gpu.json"),
     "serving": PageTable(serving, "docs/serving.md", "serve.json"),
     "verdicts": PageTable(estimates.pages, "docs/guard.md", "bank.test.jsonl.gz"),
+    "faults": PageTable(fault_table, "docs/reliability.md", "faults.json"),
     "streams": PageTable(stream_table, "docs/reliability.md", "streams.json"),
     "group_norm": PageTable(group_norm, "docs/measured.md", "cifar10c.json"),
     **{

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -41,6 +42,19 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_else(tmp_path):
         write_files({tmp_path / "a.txt": text_writer("new"), tmp_path / "b.txt": full_disk})
     assert names(tmp_path) == ["a.txt", "b.txt"]
     assert {(tmp_path / name).read_text() for name in names(tmp_path)} == {"old"}
+
+
+def test_a_folder_that_goes_while_it_is_written_to_is_an_error_of_ours(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+
+    def write(path: Path) -> None:
+        shutil.rmtree(folder)
+        folder.touch()
+        path.write_text("x")
+
+    with pytest.raises(AcclimateError, match=r"could not write .*: Not a directory"):
+        write_files({folder / "a.json": write})
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path):

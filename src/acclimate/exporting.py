@@ -32,6 +32,7 @@ from acclimate.models.record import model_metadata, read_metadata
 from acclimate.parts.adapters import NAME
 from acclimate.reading import read_object
 from acclimate.result import MODEL, SUMMARY, AdaptationResult, RunRecord, tensors_of, unwrapped
+from acclimate.text import user_path
 
 __all__ = ["Exported", "Format", "export"]
 
@@ -123,7 +124,7 @@ def export(
     >>> acclimate.export(result, file, image_shape=(3, 2, 2)).format
     'safetensors'
     """
-    out = Path(out).expanduser()
+    out = user_path(out)
     chosen = _format(out, format)
     loaded, result = _opened(run, model)
     _check_exportable(result.record, chosen)
@@ -185,7 +186,7 @@ def _opened(
                 "expected model= with the folder of a run only: a result has its model"
             )
         return _with_metadata(as_loaded(run.model), run), run
-    folder = Path(run).expanduser()
+    folder = user_path(run)
     if not isinstance(model, nn.Module | LoadedModel):
         model = _rebuilt(folder, model)
     loaded = as_loaded(model)

@@ -57,7 +57,8 @@ def write_files(files: Mapping[Path, Writer]) -> None:
         raise AcclimateError(f"could not write {path}: {reason}{kept}") from error
     finally:
         for temporary in partial.values():
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder is gone, or may no longer be written to
+                temporary.unlink()
 
 
 def _sync(folder: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Literal
 
 from acclimate.errors import AcclimateError
@@ -24,6 +26,7 @@ __all__ = [
     "printable",
     "spreadsheet_cell",
     "titled_rows",
+    "user_path",
     "value_word",
 ]
 
@@ -140,3 +143,22 @@ def plain_name(what: str, name: str) -> str:
     if name.startswith(("/", "\\")) or "\0" in name or ".." in re.split(r"[/\\]", name):
         raise AcclimateError(f"expected a name as the {what}, got the path {name!r}")
     return name
+
+
+def user_path(word: str | Path) -> Path:
+    """A path as people type it, ``~`` for a home; what the system cannot look at is refused.
+
+    That nothing is there is no error: it may be made.
+
+    >>> user_path("photos\\0")
+    Traceback (most recent call last):
+    acclimate.errors.AcclimateError: cannot use the path 'photos\\x00': embedded null byte; check it
+    """
+    try:
+        path = Path(word).expanduser()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()
+    except (OSError, RuntimeError, ValueError) as error:  # no such user; a zero byte
+        reason = getattr(error, "strerror", None) or str(error)
+        raise AcclimateError(f"cannot use the path {str(word)!r}: {reason}; check it") from error
+    return path

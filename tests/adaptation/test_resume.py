@@ -14,6 +14,8 @@ from torch import nn
 
 import acclimate
 from acclimate import files
+from acclimate.adaptation.folder import CHECKPOINT
+from acclimate.checkpoint import checkpoint_writer, read_checkpoint, tensors_writer
 from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.lock import LOCK
@@ -278,3 +280,33 @@ def test_a_part_that_could_not_be_found_again_is_refused_before_the_work(tmp_pat
     with pytest.raises(AcclimateError, match="cannot be stored"):
         adapt(tmp_path / "run", options={"regularizer": Local(dtype=torch.float32)})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    last = 20
+    while not (tmp_path / CHECKPOINT).exists():
+        assert dies(tmp_path, last)
+        last += 1
+    return tmp_path / CHECKPOINT
+
+
+@pytest.mark.parametrize("damage", [{"history": {}}, {"acceleration": None}, {"history": []}])
+def test_a_checkpoint_with_a_record_that_does_not_fit_is_refused(damage, checkpoint, tmp_path):
+    tensors, record = read_checkpoint(checkpoint)
+    files.write_files({checkpoint: checkpoint_writer(tensors, record | damage)})
+    with pytest.raises(AcclimateError, match=r"damaged.*remove checkpoint\.safetensors to start"):
+        adapt(tmp_path)
+    checkpoint.unlink()
+    adapt(tmp_path)
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_noticed_and_one_of_0_1_is_taken(checkpoint, tmp_path):
+    tensors, record = read_checkpoint(checkpoint)
+    content = bytearray(checkpoint.read_bytes())
+    content[-20] ^= 1
+    checkpoint.write_bytes(content)
+    with pytest.raises(AcclimateError, match="it is not what was written, but damaged"):
+        adapt(tmp_path)
+    files.write_files({checkpoint: tensors_writer(tensors, record)})
+    adapt(tmp_path)

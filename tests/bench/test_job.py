@@ -113,3 +113,9 @@ def test_mistakes(change, words):
 def test_a_field_nobody_knows_is_refused():
     with pytest.raises(AcclimateError, match="unknown field of a job 'sed'; did you mean 'seed'"):
         Job.from_dict({"model": "m", "dataset": "d", "recipe": "ent", "sed": 1})
+
+
+@pytest.mark.parametrize("plain", ["é", [], None, 3])
+def test_what_is_no_mapping_is_no_job(plain):
+    with pytest.raises(AcclimateError, match="expected the fields of a job"):
+        Job.from_dict(plain)

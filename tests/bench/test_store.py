@@ -254,11 +254,56 @@ def test_files_that_are_no_store(tmp_path):
         Store(tmp_path / "other.db")
 
 
+def test_what_a_full_disk_or_a_kill_left_of_a_store_is_made_whole(tmp_path):
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    with pytest.raises(AcclimateError, match=r"the empty file .* again"):
+        Store(empty, create=False)
+    assert Store(empty).add(result())
+    with sqlite3.connect(tmp_path / "open.db", isolation_level=None) as connection:
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN")
+        connection.execute("CREATE TABLE results (name)")
+        connection.executemany("INSERT INTO results VALUES (?)", [("x" * 9000,)] * 20)
+        for ending in ("", "-journal"):
+            content = (tmp_path / f"open.db{ending}").read_bytes()
+            (tmp_path / f"killed.db{ending}").write_bytes(content)
+    connection.close()
+    assert (tmp_path / "killed.db").stat().st_size > 0
+    assert Store(tmp_path / "killed.db").add(result())
+
+
 def test_a_damaged_store_is_said_to_be(store):
     store.add_all(result(seed=seed) for seed in range(300))
     whole = store.path.read_bytes()
     store.path.write_bytes(whole[:4096] + os.urandom(len(whole) // 2))
     with pytest.raises(AcclimateError, match="cannot use the store"):
+        store.results()
+
+
+def test_a_store_whose_schema_is_damaged_is_said_to_be(store):
+    content = store.path.read_bytes()
+    store.path.write_bytes(content.replace(b"CREATE TABLE", b"CREATE TABL\x80", 1))
+    with pytest.raises(AcclimateError, match=r"cannot use the store .*: it is damaged"):
+        Store(store.path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("job", "{"), ("job", None), ("record", "[1"), ("record", "[]")]
+)
+def test_a_damaged_line_is_said_to_be(store, column, value):
+    store.add(result())
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")  # which lets a null pass
+        connection.execute(
+            f"UPDATE sqlite_master SET sql = replace(sql, '\"{column}\" TEXT NOT NULL', "
+            f"'\"{column}\" TEXT')"
+        )
+    connection.close()
+    with sqlite3.connect(store.path) as connection:
+        connection.execute(f"UPDATE results SET {column} = ?", (value,))
+    connection.close()
+    with pytest.raises(AcclimateError, match="a line of a store is damaged"):
         store.results()
 
 

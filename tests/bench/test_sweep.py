@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import warnings
@@ -150,3 +151,11 @@ def test_an_error_of_a_sweep_is_its_own(store):
     with pytest.raises(KeyError) as caught, announced(store.path), announced(store.path):
         raise KeyError
     assert caught.value.__context__ is None
+
+
+def test_a_folder_that_goes_while_its_mark_is_held_is_no_error(tmp_path):
+    store = tmp_path / "sweeps" / "sweep.db"
+    store.parent.mkdir()
+    with announced(store) as other:
+        shutil.rmtree(store.parent)
+    assert other is None

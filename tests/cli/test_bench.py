@@ -62,6 +62,12 @@ def test_run_show_and_run_again(capfd):
     assert {job["seed"] for job in record["first"]} == {1}
 
 
+def test_a_store_that_a_full_disk_left_empty_is_made():
+    Path("sweep.db").touch()
+    assert bench(*PLAN) == 0
+    assert len(Store("sweep.db")) == 4
+
+
 def test_images_of_your_own_are_a_data_set(capfd):
     from PIL import Image
 

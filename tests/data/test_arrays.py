@@ -240,6 +240,16 @@ def test_a_truncated_npz_is_refused(tmp_path, size):
         open_images(path, preprocessing=RGB8)
 
 
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_a_header_with_a_zero_byte_is_refused(tmp_path, name):
+    write = np.save if name == "a.npy" else np.savez
+    write(tmp_path / name, IMAGES)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content.replace(b"), }", b"), \0"))
+    with pytest.raises(AcclimateError, match="readable numpy file"):
+        open_images(tmp_path / name, preprocessing=RGB8)
+
+
 def test_the_fingerprint_follows_the_content():
     images = torch.randn(4, 3, 4, 4)
     before = open_images(images.clone()).fingerprint()

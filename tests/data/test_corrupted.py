@@ -300,6 +300,39 @@ def test_a_full_disk_leaves_nothing_that_kills_the_next_run(tmp_path, monkeypatc
     assert write(tmp_path / "c", "fog").made == 35
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [{"constants": {"fog": None}}, {"finished": {"fog": None}}, {"finished": {"fog": ["x", 1]}}],
+)
+def test_a_manifest_that_is_damaged_inside_is_refused(damage, tmp_path):
+    write(tmp_path / "out", "fog:1")
+    manifest = tmp_path / "out" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | damage))
+    with pytest.raises(AcclimateError, match=r"manifest\.json cannot be read"):
+        write(tmp_path / "out", "fog:1")
+
+
+def test_a_folder_that_is_removed_meanwhile_is_not_made_again_without_its_record(tmp_path):
+    whole = source()
+
+    class Removing:
+        def __getattr__(self, name):
+            return getattr(whole, name)
+
+        def __len__(self):
+            return len(whole)
+
+        def read(self, rows):
+            (tmp_path / "out").rename(tmp_path / "removed")
+            return whole.read(rows)
+
+    with pytest.raises(AcclimateError, match=r"could not write to .*: No such file"):
+        write(tmp_path / "out", "fog:1", preset="imagenet", data=Removing(), workers=1)
+    assert not (tmp_path / "out").exists()
+    write(tmp_path / "out", "fog:1", preset="imagenet", workers=1)
+    assert (tmp_path / "out" / "manifest.json").exists()
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(AcclimateError, match="not empty and has no manifest"):

@@ -9,26 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from acclimate.checkpoint import tensors_writer
 from acclimate.errors import AcclimateError
-from acclimate.files import write_files
 from acclimate.learner.learner import Learner
 from acclimate.methods.deyo import ShapeBound
 from acclimate.methods.registry import RECIPES, get_recipe
 from acclimate.parts.base import PARTS
 from acclimate.recipe import Recipe
-from nets import CLASSES, bn_net, images, tiny_vit
+from nets import bn_net, images, tiny_vit
+from tried_parts import SMALL, learn, options_of, write_heads
 
-SMALL = {
-    "dino": {"hidden": 8, "bottleneck": 4, "prototypes": 6, "local_crops": 1},
-    "marginal-entropy": {"augmentations": 3},
-    "augmentation-averaged": {"views_per_image": 2},
-    # All images count, or what comes after the filter would not be tried.
-    "confidence": {"threshold": 0.0},
-    "entropy-margin": {"margin": 2.0},
-    "reliable-diverse": {"margin": 2.0, "max_similarity": 1.0},
-    "shape-bound": {"margin": 2.0, "min_difference": -1.0},
-}
 REFUSED = {
     ("objective=dino", "selector=last-layer"),
     ("objective=dino", "selector=linear"),  # the classifier is all that is linear
@@ -43,36 +32,7 @@ NAMES["objective"].append("none")
 
 @pytest.fixture(scope="module")
 def heads(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """Rotation heads for so many features."""
-    folder = tmp_path_factory.mktemp("heads")
-    paths = {width: folder / f"{width}.safetensors" for width in (8, 16)}
-    for width, path in paths.items():
-        tensors = {"weight": torch.randn(4, width), "bias": torch.zeros(4)}
-        write_files({path: tensors_writer(tensors)})
-    return paths
-
-
-def options_of(parts: dict[str, str], heads: dict[int, Path]) -> dict[str, Any]:
-    small: dict[str, Any] = dict(parts)
-    for slot, kind in parts.items():
-        small |= {f"{slot}.{name}": value for name, value in SMALL.get(kind, {}).items()}
-        if kind == "rotation":
-            head = heads[16 if "adapters" in parts.values() else 8]
-            small |= {f"{slot}.head": str(head), f"{slot}.copies": 2}
-    return small
-
-
-def learn(recipe: Recipe, *, transformer: bool) -> None:
-    model, size = (tiny_vit(), 16) if transformer else (bn_net(), 8)
-    recipe.check(model)
-    learner = Learner(model, recipe, classes=CLASSES)
-    learner.start_epoch()
-    for seed in range(2):
-        logits = learner.step(images(4, seed=seed, size=size)).logits
-        assert logits.shape == (4, CLASSES)
-        assert bool(logits.isfinite().all())
-    assert learner.predict(images(4, size=size)).shape == (4, CLASSES)
-    learner.release()
+    return write_heads(tmp_path_factory.mktemp("heads"))
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(PARTS, 2)))

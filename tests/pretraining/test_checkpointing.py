@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from acclimate.checkpoint import read_tensors, tensors_writer
+from acclimate.checkpoint import checkpoint_writer, read_checkpoint
 from acclimate.errors import AcclimateError
 from acclimate.files import write_files
 from acclimate.pretraining import (
@@ -43,9 +43,9 @@ def folder(tmp_path):
 
 def rewrite(folder: Path, **changes: Any) -> None:
     """Another record in the checkpoint; a value of None takes the entry away."""
-    tensors, record = read_tensors(folder / CHECKPOINT)
+    tensors, record = read_checkpoint(folder / CHECKPOINT)
     changed = {k: v for k, v in {**record, **changes}.items() if v is not None}
-    write_files({folder / CHECKPOINT: tensors_writer(tensors, changed)})
+    write_files({folder / CHECKPOINT: checkpoint_writer(tensors, changed)})
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_another_architecture(folder):
 
 
 def test_options_that_came_later_do_not_keep_an_older_training_from_going_on(folder):
-    _, record = read_tensors(folder / CHECKPOINT)
+    _, record = read_checkpoint(folder / CHECKPOINT)
     plan = {k: v for k, v in record["plan"].items() if k not in ("clip", "optimizer")}
     rewrite(folder, plan=plan, method="Vanilla(margin=4)", revision=None)
     before, after = net(), net(seed=3)

@@ -237,10 +237,8 @@ def adapt(
             write_checkpoint=folder.write_checkpoint if folder else None,
             callbacks=called,
         )
-        checkpoint = folder.checkpoint() if folder else None
-        if checkpoint is not None:
-            run.load_state(*checkpoint)
-        elif not parallel.active():  # processes must not choose differently
+        resumed = folder is not None and folder.resume(run.load_state)
+        if not (resumed or parallel.active()):  # processes must not choose differently
             batch = image.expand(size, *image.shape[1:])
             steps = chosen.epochs * batch_count(len(images), size)
             learner.network.accelerate(choose(module, batch, speed=speed, steps=steps))

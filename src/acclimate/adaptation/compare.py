@@ -33,7 +33,7 @@ from acclimate.reading import read_object
 from acclimate.recipe import Recipe
 from acclimate.result import AdaptationResult
 from acclimate.table import Entry, Table, number_entry
-from acclimate.text import Speed, VerdictWord
+from acclimate.text import Speed, VerdictWord, user_path
 
 __all__ = ["COMPARISON", "RECIPES", "ComparedRecipe", "Comparison", "compare"]
 
@@ -215,7 +215,7 @@ def compare(
     )
     if progress and main and isinstance(data, (str, Path)):
         announce_labels(images)
-    folder = None if out is None else Path(out).expanduser()
+    folder = None if out is None else user_path(out)
     with nullcontext() if folder is None or not main else claimed(folder):
         earlier = {} if folder is None else _earlier(folder)
         runs: dict[str, _Run] = {}

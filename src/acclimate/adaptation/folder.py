@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from acclimate import parallel
-from acclimate.checkpoint import read_tensors, tensors_writer
+from acclimate.checkpoint import checkpoint_writer, read_checkpoint
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import json_writer, remove_partial, write_files
 from acclimate.lock import LOCK, claimed
@@ -101,17 +101,27 @@ class RunFolder:
             return None
         return replace(AdaptationResult.load(self.path, model), class_names=class_names)
 
-    def checkpoint(self) -> State | None:
-        """The state a killed run resumes from, if it left one."""
+    def resume(self, load: Callable[[dict[str, Tensor], dict[str, Any]], None]) -> bool:
+        """Load the checkpoint that a killed run left; False where there is none."""
         path = self.path / CHECKPOINT
-        return parallel.on_main(lambda: read_tensors(path) if path.exists() else None)
+        try:
+            state = parallel.on_main(lambda: read_checkpoint(path) if path.exists() else None)
+            if state is not None:
+                load(*state)
+        except Exception as error:  # as many kinds as there are kinds of state
+            reason = error if isinstance(error, AcclimateError) else f"{path}: {error!r}"
+            raise AcclimateError(
+                f"expected the state of this run, got one that is damaged or of another: {reason}; "
+                f"remove {CHECKPOINT} to start from the beginning"
+            ) from error
+        return state is not None
 
     def write_checkpoint(self, state: Callable[[], State]) -> None:
         """Write a checkpoint if the last one is old enough."""
         if not parallel.is_main() or time.monotonic() - self._written < self.every:
             return
         try:
-            write_files({self.path / CHECKPOINT: tensors_writer(*state())})
+            write_files({self.path / CHECKPOINT: checkpoint_writer(*state())})
         except AcclimateError as error:  # an hour of learning is worth more than its checkpoint
             warnings.warn(f"{error}; the run continues without it", AcclimateWarning, stacklevel=2)
         self._written = time.monotonic()

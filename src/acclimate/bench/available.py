@@ -14,6 +14,7 @@ from acclimate.data.benchmarks import find_dataset, missing_parts
 from acclimate.data.benchmarks.registry import check_dataset, open_dataset
 from acclimate.data.shift import SEVERITIES
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.text import user_path
 
 __all__ = ["AvailableData", "datasets_in"]
 
@@ -57,7 +58,7 @@ class AvailableData:
             return "no root"
         key = (dataset, split, tuple(shifts), tuple(severities))
         if key not in self._seen:
-            root = Path(self.roots[dataset]).expanduser()
+            root = user_path(self.roots[dataset])
             if shifts:
                 found = _gone(dataset, root, self._missing(dataset), shifts, severities)
             else:
@@ -108,7 +109,7 @@ class AvailableData:
             warnings.simplefilter("ignore", AcclimateWarning)
             return open_dataset(
                 dataset,
-                Path(self.roots[dataset]).expanduser(),
+                user_path(self.roots[dataset]),
                 cache=0,
                 progress=False,
                 incomplete=self.incomplete,

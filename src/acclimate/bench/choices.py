@@ -14,6 +14,7 @@ from acclimate.bench.selection import place_of
 from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe, list_recipes
 from acclimate.reading import read_json
+from acclimate.text import user_path
 
 __all__ = ["Choices", "Chosen", "Labelled", "Search", "chosen_jobs", "read_choices"]
 
@@ -185,7 +186,7 @@ def read_choices(*paths: str | Path) -> Choices:
 
 def _read(path: str | Path) -> Iterator[tuple[str, str, Chosen]]:
     """What a file has for a model, or a pattern of names, and a recipe."""
-    content = read_json(Path(path).expanduser(), hint="; check --choice")
+    content = read_json(user_path(path), hint="; check --choice")
     known = {recipe.name for recipe in list_recipes()}
     for name, value in _mapping(content, path).items():
         if name in known:

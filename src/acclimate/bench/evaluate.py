@@ -39,7 +39,7 @@ from acclimate.metrics import (
 from acclimate.metrics.mean import by_seeds, mean_over_seeds
 from acclimate.models import LoadedModel
 from acclimate.presets import tuned_recipe
-from acclimate.text import first_difference
+from acclimate.text import first_difference, user_path
 
 __all__ = ["EVALUATION", "RESULTS", "EvaluationReport", "evaluate_shifts", "evaluated_shifts"]
 
@@ -109,10 +109,10 @@ def evaluate_shifts(
     roots = {dataset: root} if clean is None else {dataset: root, CLEAN: clean}
     worker = Worker(roots, device=device, incomplete=incomplete, progress=progress, rescore=True)
     worker.models.put(jobs[0], model)
-    kept = TemporaryDirectory() if out is None else claimed(_folder(Path(out).expanduser()))
+    kept = TemporaryDirectory() if out is None else claimed(_folder(user_path(out)))
     with kept as folder:
         results = _run(jobs, Store(Path(folder) / RESULTS), model, worker)
-        report = EvaluationReport(results, root=str(Path(root).expanduser().absolute()))
+        report = EvaluationReport(results, root=str(user_path(root).absolute()))
         if out is not None:
             write_files({Path(folder) / EVALUATION: json_writer(report.to_dict())})
     return report

@@ -27,6 +27,7 @@ from acclimate.data.shift import Shift
 from acclimate.data.shifted import ShiftedSource, made_shift
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models import LoadedModel
+from acclimate.text import user_path
 
 __all__ = ["ImageCache", "Opened", "few_images", "images_digest", "noted_warnings"]
 
@@ -229,7 +230,7 @@ class ImageCache:
         key = (dataset, job.split, shift, count, _prepared(dataset, loaded))
         if not self._is_last(kind, key):
             self._last.pop(kind, None)
-            where = root_of(dataset, self.roots) if root is None else Path(root).expanduser()
+            where = root_of(dataset, self.roots) if root is None else user_path(root)
             split = job.split if dataset == job.dataset else None
             opened = self._open(dataset, where, split, shift, count, loaded, cache)
             self._last[kind] = key, opened

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from acclimate.data.shift import Group, Shift
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import file_sha256
-from acclimate.text import plain_name
+from acclimate.text import plain_name, user_path
 
 __all__ = [
     "SEQUENCES",
@@ -45,7 +45,7 @@ class Weights:
     @classmethod
     def of(cls, path: str | Path) -> Weights:
         """Read a file; the second time only if it changed."""
-        file = Path(path).expanduser().absolute()
+        file = user_path(path).absolute()
         try:
             state = file.stat()
             digest = _sha256(file, state.st_size, state.st_mtime_ns)
@@ -248,6 +248,8 @@ class Job:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Job:
         """Read :meth:`to_dict`'s values back."""
+        if not isinstance(plain, Mapping):
+            raise AcclimateError(f"expected the fields of a job, got {plain!r:.200}")
         values = dict(plain)
         known = [item.name for item in _FIELDS]
         for name in values:

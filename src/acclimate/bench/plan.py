@@ -28,6 +28,7 @@ from acclimate.models.loading import origin
 from acclimate.parts.base import PARTS
 from acclimate.reading import read_yaml
 from acclimate.recipe import Recipe
+from acclimate.text import user_path
 
 __all__ = ["MADE_FROM", "Grid", "Plan", "of_one_pass", "root_of", "split_of", "typed_options"]
 
@@ -142,7 +143,7 @@ def problems(plan: Plan) -> list[str]:
             if name not in known:
                 found[f"{what} {name!r}, which the plan has not: {', '.join(known)}"] = None
     for name, root in plan.roots.items():
-        if not Path(root).expanduser().exists():
+        if not user_path(root).exists():
             found[f"expected {name} in {root}, but nothing is there; check its root"] = None
     for file in plan.weights.values():
         with noted():
@@ -185,7 +186,7 @@ def root_of(dataset: str, roots: Mapping[str, str | Path]) -> Path:
     if dataset not in roots:
         how = find_dataset(dataset).how_to_get(Path("ROOT"))
         raise AcclimateError(f"{dataset} needs a root, the folder it lies in\n{how}")
-    return Path(roots[dataset]).expanduser()
+    return user_path(roots[dataset])
 
 
 def split_of(dataset: str, split: str | None) -> str | None:
@@ -319,7 +320,7 @@ _HOW = ("choice", "device", "engine", "score", "speed", "store", "workers")
 
 def read_plan(path: str | Path) -> dict[str, Any]:
     """The fields of a plan. All mistakes are reported at once."""
-    plain = _read(Path(path).expanduser())
+    plain = _read(user_path(path))
     found: list[str] = []
     values: dict[str, Any] = {}
     for given, value in plain.items():

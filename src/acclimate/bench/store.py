@@ -20,6 +20,7 @@ from acclimate.bench.record import Result, plain
 from acclimate.data.shift import group_of
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import Writer, csv_writer, text_writer, write_files
+from acclimate.text import user_path
 
 if TYPE_CHECKING:
     import pandas
@@ -34,6 +35,7 @@ __all__ = [
     "conditions",
     "export",
     "export_all",
+    "is_made",
     "read_json",
     "results_in",
     "row_of",
@@ -128,8 +130,15 @@ _WHOLE = "job, status, record, message, created"
 
 def _result(job: str, status: str, record: str, message: str, created: str) -> Result:
     """A result read back from the columns of `_WHOLE`."""
-    values = {"job": json.loads(job), "status": status, "message": message, "created": created}
-    return Result.from_dict({**values, "record": json.loads(record)})
+    values = {"status": status, "message": message, "created": created}
+    try:
+        plain = {**values, "job": json.loads(job), "record": json.loads(record)}
+        return Result.from_dict(plain)
+    except (TypeError, ValueError, RecursionError, AcclimateError) as error:
+        raise AcclimateError(
+            f"a line of a store is damaged ({error}): job {job!r:.80}; take a copy of the store "
+            "from before, or remove the line"
+        ) from error
 
 
 _BUSY = 60.0  # seconds to wait for another writer; one write takes milliseconds
@@ -151,8 +160,8 @@ def _explained(what: str, *, advice: str = "") -> Iterator[None]:
     """Make SQLite's errors ours."""
     try:
         yield
-    except sqlite3.Error as error:
-        words = str(error)
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # its words may quote what is damaged
+        words = str(error) if isinstance(error, sqlite3.Error) else f"malformed: {error.reason}"
         reasons = (reason.format(words) for mark, reason in _REASONS.items() if mark in words)
         raise AcclimateError(f"{what}: {next(reasons, words)}{advice}") from error
 
@@ -177,6 +186,10 @@ def _connected(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connectio
         raise AcclimateError(f"expected a store, got the folder {path}")
     if not path.exists():
         raise AcclimateError(f"no such store: {path}; check the path")
+    if path.stat().st_size == 0:
+        raise AcclimateError(
+            f"expected a store, got the empty file {path}; run the command that makes it again"
+        )
     with (
         _explained(f"cannot use the store {path}"),
         closing(_open(path, write=write)) as connection,
@@ -192,7 +205,7 @@ def _create(path: Path) -> None:
         raise AcclimateError(f"no such folder: {path.parent}; make it, or choose another store")
     if path.is_dir():
         raise AcclimateError(f"expected a file for the store, got the folder {path}")
-    if path.exists() and path.stat().st_size:
+    if is_made(path):
         return
     with (
         _explained(f"cannot make the store {path}"),
@@ -200,10 +213,18 @@ def _create(path: Path) -> None:
     ):
         # Waits for another process that makes the same store, and then finds it made.
         with _all_or_nothing(connection):
-            if connection.execute("PRAGMA application_id").fetchone()[0] == 0:
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if not tables:
                 for statement in CREATE:
                     connection.execute(statement)
-        _let_readers_read(connection)
+        if not tables:
+            _let_readers_read(connection)
+
+
+def is_made(path: Path) -> bool:
+    """Whether there is a store, or another file; what a kill or a full disk left of one is none."""
+    unfinished = path.with_name(f"{path.name}-journal").exists()
+    return path.exists() and path.stat().st_size > 0 and not unfinished
 
 
 def _upgrade(path: Path) -> None:
@@ -389,7 +410,7 @@ def export(results: Sequence[Result], path: str | Path) -> Path:
 
 def export_all(results: Sequence[Result], paths: Sequence[str | Path]) -> list[Path]:
     """Write results to several files, as `export` does one; all or none."""
-    files = [Path(path).expanduser() for path in paths]
+    files = [user_path(path) for path in paths]
     for file in files:
         if file.suffix.lower() not in _FORMATS:
             raise AcclimateError(f"expected a file ending in {', '.join(_FORMATS)}, got {file}")
@@ -399,7 +420,7 @@ def export_all(results: Sequence[Result], paths: Sequence[str | Path]) -> list[P
 
 def read_json(path: str | Path) -> list[Result]:
     """The results of a JSON file that :func:`export` wrote."""
-    found = reading.read_json(Path(path).expanduser())
+    found = reading.read_json(user_path(path))
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise AcclimateError(f"expected results that were exported as JSON, got {path}")
     version, results = found.get("version"), found.get("results")
@@ -508,7 +529,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
-        self.path = Path(path).expanduser()
+        self.path = user_path(path)
         if create:
             _create(self.path)
         with _connected(self.path):
@@ -605,7 +626,7 @@ class Store:
 
     def merge(self, other: str | Path) -> Added:
         """Add the results of another store, or of a JSON file that was exported; all or none."""
-        path = Path(other).expanduser()
+        path = user_path(other)
         if path.resolve() == self.path.resolve():
             raise AcclimateError(f"expected another store to merge, got {path} itself")
         return self.add_all(results_in(path))
@@ -626,7 +647,7 @@ class Store:
 
 def results_in(path: str | Path) -> list[Result]:
     """The results of a store, or of a JSON file that was exported."""
-    path = Path(path).expanduser()
+    path = user_path(path)
     if path.suffix.lower() == ".json":
         return read_json(path)
     if path.suffix.lower() in (".csv", ".parquet"):

@@ -44,10 +44,15 @@ def announced(store: Path) -> Iterator[str | None]:
             if until_the_end.enter_context(held(mark)):
                 mark.write_text(str(os.getpid()))
                 # Emptied, not removed: who has opened it meanwhile would hold the mark of nothing.
-                until_the_end.callback(mark.write_text, "")
+                until_the_end.callback(_empty, mark)
             else:
                 other = f"process {mark.read_text() or 'unknown'}"
         yield other
+
+
+def _empty(mark: Path) -> None:
+    with suppress(OSError):  # the folder is gone, or may no longer be written to
+        mark.write_text("")
 
 
 _Kind: TypeAlias = tuple[object, ...]

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from acclimate.cli.images import check_source, load_model, open_source
@@ -29,7 +28,7 @@ from acclimate.cli.processes import launched_processes
 from acclimate.errors import AcclimateError
 from acclimate.registry import parse_assignments
 from acclimate.table import Table
-from acclimate.text import Action, Keep, Score, Speed
+from acclimate.text import Action, Keep, Score, Speed, user_path
 
 if TYPE_CHECKING:
     from acclimate.data import ImageSource
@@ -159,7 +158,7 @@ def _write_page(
 ) -> list[str]:
     from acclimate import parallel
 
-    path = Path(args.out).expanduser() / PAGE
+    path = user_path(args.out) / PAGE
     if result.cost is None and path.exists():  # of the finished run that was read
         return [PAGE]
     if not parallel.is_main():

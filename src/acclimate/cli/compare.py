@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
 from typing import Any, get_args
 
 from acclimate.cli.images import check_source, images_to_adapt, load_model
@@ -23,7 +22,7 @@ from acclimate.cli.options import (
 from acclimate.cli.output import write_page
 from acclimate.cli.processes import refuse_launched
 from acclimate.errors import AcclimateError
-from acclimate.text import Speed
+from acclimate.text import Speed, user_path
 
 __all__ = ["add_parser"]
 
@@ -105,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         from acclimate.report.comparison import comparison_page
 
-        out = Path(args.out).expanduser()
+        out = user_path(args.out)
         written = write_page(out / PAGE, lambda: comparison_page(found))
         if not args.json:
             files = ", ".join([*written, COMPARISON])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from acclimate.cli.images import check_path
 from acclimate.cli.options import add_command, add_json, add_quiet
 from acclimate.errors import AcclimateError
+from acclimate.text import user_path
 
 if TYPE_CHECKING:
     from acclimate.data import ImageSource
@@ -66,11 +67,11 @@ def run(args: argparse.Namespace) -> int:
     """Write the data set and print what was made."""
     from acclimate.data.corrupted import check_call, write_corrupted
 
-    shifts, out = args.shift or ["all"], Path(args.out).expanduser()
+    shifts, out = args.shift or ["all"], user_path(args.out)
     options = {"preset": args.preset, "shifts": shifts, "seed": args.seed, "workers": args.workers}
     check_path(args.source, "SRC")
     check_call(out, **options)  # a mistake shows before the images are read
-    _check_apart(Path(args.source).expanduser(), out)
+    _check_apart(user_path(args.source), out)
     source = _open(args)
     written = write_corrupted(source, out, **options, progress=not args.quiet)
     if args.json:
@@ -96,7 +97,7 @@ def _open(args: argparse.Namespace) -> ImageSource:
     from acclimate.data.decode import channels_first
     from acclimate.data.labels import BY_INDEX
 
-    path = Path(args.source).expanduser()
+    path = user_path(args.source)
     if path.suffix.lower() in (".npy", ".npz"):
         if args.size is not None:
             raise AcclimateError("--size is for folders; the images of an array keep their size")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from acclimate.data.shift import Shift
 from acclimate.errors import AcclimateError
+from acclimate.text import user_path
 
 if TYPE_CHECKING:
     from acclimate.data import ImageSource, Preprocessing
@@ -28,7 +29,7 @@ def check_path(images: str, option: str = "--images") -> None:
     """Refuse a missing path before anything slow happens."""
     if not images:
         raise AcclimateError(f"expected {option} PATH, got an empty name; '.' is this folder")
-    if not Path(images).expanduser().exists() and "{" not in images and "*" not in images:
+    if not user_path(images).exists() and "{" not in images and "*" not in images:
         raise AcclimateError(f"no such folder or file: {images}; check {option}")
 
 

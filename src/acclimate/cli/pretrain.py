@@ -14,6 +14,7 @@ from acclimate.cli.images import load_model
 from acclimate.cli.options import add_command, add_device, add_json, add_model, add_quiet
 from acclimate.errors import AcclimateError
 from acclimate.lock import claimed
+from acclimate.text import user_path
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if args.model is None:
         raise AcclimateError("expected --model, an architecture such as acclimate:wrn-40-2")
     plan, method = plan_and_method(args)
-    with claimed(Path(args.out).expanduser()) as out:  # tried before an hour of training is spent
+    with claimed(user_path(args.out)) as out:  # tried before an hour of training is spent
         return _run(args, plan, method, out)
 
 

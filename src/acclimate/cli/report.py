@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from acclimate.cli.options import add_choice, add_command, add_json, add_where
 from acclimate.cli.output import say_written, write_figure, write_file
 from acclimate.errors import AcclimateError
+from acclimate.text import user_path
 
 if TYPE_CHECKING:
     from acclimate.report.page import Report
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     if args.figures is not None and (missing := why_no_charts()) is not None:
         raise AcclimateError(f"{missing}; without --figures, the page has the data in tables")
-    out = Path(args.out).expanduser()
+    out = user_path(args.out)
     store = Store(args.store, create=False)
     if out.resolve() == store.path.resolve():
         raise AcclimateError(f"expected --out to be a page, got the store {out} itself")
@@ -71,11 +72,11 @@ def run(args: argparse.Namespace) -> int:
     report = build_report(store, conditions(args.where), choices=choices)
     written = [write_file(out, report_page(report).encode())]
     if args.figures is not None:
-        folder = Path(args.figures).expanduser()
+        folder = user_path(args.figures)
         for figure in report.figures:
             written += write_figure(folder, figure.name, figure.file())
     if args.tables is not None:
-        written += _tables(report, Path(args.tables).expanduser())
+        written += _tables(report, user_path(args.tables))
     if args.json:
         facts = {"out": str(out), "bytes": out.stat().st_size, "facts": list(report.facts)}
         named = {"written": [str(path) for path in written]}
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _page(given: str) -> Path:
     """A folder gets a page in it, and a name the ending without which browsers show text."""
-    out = Path(given).expanduser()
+    out = user_path(given)
     if out.is_dir() or given.endswith("/"):
         return out / "report.html"
     return out if out.suffix in (".html", ".htm") else out.with_name(f"{out.name}.html")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.options import add_choice, add_command, add_engine, add_json, add_quiet
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.text import user_path
 
 if TYPE_CHECKING:
     from acclimate.bench import Job, Result
@@ -169,7 +170,7 @@ def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     named = _pairs([word for word in args.root if "=" in word], "--root NAME=DIR")
     found: dict[str, str] = {}
     for folder in (word for word in args.root if "=" not in word):
-        if not Path(folder).expanduser().exists():
+        if not user_path(folder).exists():
             raise AcclimateError(f"there is no folder {folder}; check --root")
         here = datasets_in(folder, sorted(wanted), incomplete=args.incomplete)
         if wanted and not here:
@@ -244,9 +245,10 @@ def _print_states(
 def _results(path: str, jobs: Sequence[Job]) -> dict[str, Result]:
     """Results of the models in question, by key; none where there is no store yet."""
     from acclimate.bench import Condition, Store
+    from acclimate.bench.store import is_made
 
     models = tuple(dict.fromkeys(job.model for job in jobs))
-    if not models or not Path(path).expanduser().exists():
+    if not models or not is_made(user_path(path)):
         return {}
     found = Store(path, create=False).results([Condition("model", models)])
     return {result.key: result for result in found}

@@ -7,13 +7,12 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.options import add_command, add_json, add_where
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
-from acclimate.text import counted, option_words
+from acclimate.text import counted, option_words, user_path
 
 if TYPE_CHECKING:
     from acclimate.bench import Result, Store
@@ -118,11 +117,11 @@ def run(args: argparse.Namespace) -> int:
 def _opened(args: argparse.Namespace) -> tuple[Store, Added | None]:
     """The store, and what ``--merge`` added to it; a missing one is made of what is merged."""
     from acclimate.bench import Store
-    from acclimate.bench.store import results_in
+    from acclimate.bench.store import is_made, results_in
 
     if args.merge is None:
         return Store(args.store, create=False), None
-    if Path(args.store).expanduser().exists():
+    if is_made(user_path(args.store)):
         store = Store(args.store, create=False)
         return store, store.merge(args.merge)
     found = results_in(args.merge)

@@ -20,7 +20,7 @@ from acclimate.cli.options import (
 from acclimate.errors import AcclimateError
 from acclimate.registry import parse_assignments
 from acclimate.serve.settings import Mode, Settings
-from acclimate.text import Speed
+from acclimate.text import Speed, user_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,9 +187,8 @@ def _temperature(weights: str | Path | None) -> float | None:
     """The temperature that the weights of a run record."""
     if weights is None or not str(weights).endswith(".safetensors"):
         return None
-    from pathlib import Path
 
     from acclimate.checkpoint import read_record
 
-    found = read_record(Path(weights).expanduser()).get("temperature")
+    found = read_record(user_path(weights)).get("temperature")
     return float(found) if isinstance(found, int | float) and found > 0 else None

@@ -16,12 +16,13 @@ from acclimate.bench.available import AvailableData
 from acclimate.bench.engines import Engine, InlineEngine, ProcessEngine, WorkerSettings
 from acclimate.bench.engines.processes import gpus
 from acclimate.bench.job import STATIONARY
+from acclimate.bench.store import is_made
 from acclimate.bench.sweep import Outcome, run_jobs
 from acclimate.cli.options import assignments
 from acclimate.cli.processes import refuse_launched
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
-from acclimate.text import counted, option_words
+from acclimate.text import counted, option_words, user_path
 
 __all__ = [
     "INTERRUPTED",
@@ -133,7 +134,7 @@ def _by_name(words: Sequence[str], names: Sequence[str], *, what: str) -> dict[s
         name, equals, path = word.partition("=")
         if equals and name in names:
             found[name] = path
-        elif equals and not Path(word).expanduser().exists():  # = may be part of a path
+        elif equals and not user_path(word).exists():  # = may be part of a path
             raise AcclimateError(
                 f"expected {what} NAME=PATH with one of {', '.join(names)}, got {word}"
             )
@@ -200,7 +201,7 @@ def engine_of(roots: Mapping[str, str], args: argparse.Namespace) -> Engine:
             f"type --engine processes --workers {args.workers}"
         )
     if args.engine in ("ray", "slurm"):  # other machines have other working folders
-        roots = {name: str(Path(root).expanduser().absolute()) for name, root in roots.items()}
+        roots = {name: str(user_path(root).absolute()) for name, root in roots.items()}
     settings = WorkerSettings(
         roots=dict(roots),
         device=args.device,
@@ -297,7 +298,7 @@ def dry_run(jobs: Sequence[Job], args: argparse.Namespace) -> int:
 
 def _done(jobs: Sequence[Job], args: argparse.Namespace) -> set[str]:
     """The keys of jobs that are done; none is where there is no store yet."""
-    if not Path(args.store).expanduser().exists():
+    if not is_made(user_path(args.store)):
         return set()
     return Store(args.store, create=False).has(job.key for job in jobs)
 

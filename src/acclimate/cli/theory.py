@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.options import add_command, add_json, add_quiet
 from acclimate.cli.output import say_written, write_figure, write_file
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.lock import claimed
+from acclimate.text import user_path
 
 if TYPE_CHECKING:
     from acclimate.report.theory import TheoryFigure
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     figures = _chosen(args.figures, quick=args.quick)
     if figures and (missing := why_no_charts()) is not None:
         raise AcclimateError(f"{missing}; --figures none writes the page alone")
-    out = Path(args.out).expanduser()
+    out = user_path(args.out)
     began = time.perf_counter()
     panels = sum(figure.panels for figure in figures)
     with (

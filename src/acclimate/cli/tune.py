@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acclimate.cli.options import (
@@ -22,7 +21,7 @@ from acclimate.cli.output import write_file
 from acclimate.data.shift import GROUPS, SEVERITIES, Shift
 from acclimate.errors import AcclimateError
 from acclimate.table import Table
-from acclimate.text import DEFAULTS, counted, option_words
+from acclimate.text import DEFAULTS, counted, option_words, user_path
 
 if TYPE_CHECKING:
     from acclimate.bench import Job, Plan
@@ -156,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
         texts.append(f"{title}\n{_text(entry, shown, left)}")
     if args.out is not None and chosen:
         text = json.dumps(chosen, indent=2, ensure_ascii=False)
-        write_file(Path(args.out).expanduser(), f"{text}\n".encode())
+        write_file(user_path(args.out), f"{text}\n".encode())
     if args.json:
         failed = sweep.plain_failures(outcome)
         record = {"store": args.store, "choice": chosen, "sensitivity": tables, "failed": failed}
@@ -174,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_target(path: str) -> None:
     """Before a long search rather than after it."""
-    target = Path(path).expanduser()
+    target = user_path(path)
     if target.is_dir() or not target.parent.is_dir():
         what = "is a folder" if target.is_dir() else f"there is no folder {target.parent}"
         raise AcclimateError(f"cannot write {path}: {what}; check --out")

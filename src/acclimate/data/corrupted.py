@@ -40,7 +40,7 @@ from acclimate.errors import AcclimateError, unknown_name
 from acclimate.files import json_writer, write_files
 from acclimate.lock import LOCK, claimed
 from acclimate.reading import read_object
-from acclimate.text import plain_name
+from acclimate.text import plain_name, user_path
 
 __all__ = ["Written", "check_call", "choose_shifts", "write_corrupted"]
 
@@ -96,7 +96,7 @@ def write_corrupted(
         workers: threads; None is one for each core.
         progress: show a bar on stderr.
     """
-    out = Path(out).expanduser()
+    out = user_path(out)
     check_call(out, preset=preset, shifts=shifts, seed=seed, workers=workers)
     if source.preprocessing is None:
         raise AcclimateError("expected uint8 images to corrupt, got float model input")
@@ -244,8 +244,13 @@ class _Manifest:
                 self._path, *_IDENTITY, "constants", "finished", hint="; choose another folder"
             )
             differing = [key for key in _IDENTITY if there[key] != self._record[key]]
-            kept = {key: dict(there[key]) for key in ("constants", "finished")}
-        except (ValueError, TypeError) as error:
+            kept = {
+                "constants": {name: dict(each) for name, each in dict(there["constants"]).items()},
+                "finished": {
+                    name: list(map(int, each)) for name, each in dict(there["finished"]).items()
+                },
+            }
+        except (ValueError, TypeError, OverflowError) as error:
             message = f"{self._path} cannot be read: {error!r}; choose another folder"
             raise AcclimateError(message) from error
         if differing:
@@ -298,7 +303,7 @@ class _JpegStore:
         """A file for each image N×H×W×C; a process that is killed leaves none half written."""
         for row, pixels in zip(rows, images, strict=True):
             path = self._folder(name, severity) / self._files[row]
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_within(self._out, path.parent)
             partial = path.with_name(f".{path.name}.partial")
             image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
             try:
@@ -312,6 +317,20 @@ class _JpegStore:
 
     def _folder(self, name: str, severity: int) -> Path:
         return self._out / named_in_results(name) / str(severity)
+
+
+def _make_within(out: Path, folder: Path) -> None:
+    """Make a folder and those above it, but not ``out``: were it removed, its record would be too.
+
+    Images without a manifest are refused by the next call.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        if folder.parent == out:
+            raise
+        _make_within(out, folder.parent)
+        folder.mkdir(exist_ok=True)
 
 
 def _jpeg_files(source: ImageSource) -> list[str]:

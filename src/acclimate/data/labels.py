@@ -21,6 +21,7 @@ from torch import Tensor
 
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.reading import read_text
+from acclimate.text import user_path
 
 __all__ = [
     "BY_INDEX",
@@ -148,7 +149,7 @@ def read_labels(path: str | Path, names: Sequence[str], classes: ClassList | Non
     A file is named as in the folder, or by its last part where no other image has that; a class by
     name, id or index. Tables of spreadsheets with semicolons or tabs are read too.
     """
-    path = Path(path).expanduser()
+    path = user_path(path)
     given = _read_table(path)
     rules = [*_naming_rules(classes), _index_rule(classes)]
     said = sorted(set(given.values()))

@@ -29,6 +29,7 @@ from acclimate.data.shards import ShardSource, expand_shards
 from acclimate.data.shift import Shift
 from acclimate.data.shifted import ShiftedSource, made_shift
 from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.text import user_path
 
 __all__ = ["open_images"]
 
@@ -120,7 +121,7 @@ def _open(
     data: object, preprocessing: Preprocessing | None, *, by_index: bool = False, **options: Any
 ) -> ImageSource:
     if isinstance(data, (str, Path)):
-        path = Path(data).expanduser()
+        path = user_path(data)
         is_tar = path.name.lower().endswith((".tar", ".tar.gz", ".tgz"))
         if path.is_dir() or is_tar:
             options["by_index"] = by_index
@@ -165,4 +166,4 @@ def _listed_paths(data: object) -> tuple[list[str], Labels | None] | None:
         raise AcclimateError(f"expected a list of paths, got one with a {other} among them")
     labels = [-1 if label is None else label for _, label in pairs]
     known = any(label is not None for _, label in pairs)
-    return [str(Path(path).expanduser()) for path, _ in pairs], labels if known else None
+    return [str(user_path(path)) for path, _ in pairs], labels if known else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 import tarfile
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ def expand_shards(pattern: str | Path) -> list[Path]:
     Raises:
         AcclimateError: naming the shards that are not there.
     """
-    text = str(Path(pattern).expanduser())
+    text = os.path.expanduser(pattern)
     if Path(text).is_dir():
         found = sorted(
             path

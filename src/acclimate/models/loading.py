@@ -18,6 +18,7 @@ from acclimate.models.source_hf import load_hf, origin_hf, outline_hf
 from acclimate.models.source_timm import find_timm, preprocessing_of, timm_names
 from acclimate.models.source_torchvision import find_torchvision, torchvision_names
 from acclimate.models.sources import Entry, Origin, Request, Source, load_entry, outline_entry
+from acclimate.text import user_path
 
 __all__ = ["as_loaded", "list_models", "load", "origin", "outline"]
 
@@ -92,7 +93,7 @@ def load(
     source, name = _parse(spec)
     if num_classes is not None and num_classes < 1:
         raise AcclimateError(f"expected num_classes >= 1, got {num_classes}")
-    file = None if weights is None else Path(weights).expanduser()
+    file = None if weights is None else user_path(weights)
     request = Request(
         spec=spec,
         name=name,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from acclimate.bench.available import AvailableData
@@ -17,6 +16,7 @@ from acclimate.data.benchmarks import find_dataset
 from acclimate.errors import AcclimateError
 from acclimate.models.paper import find_record
 from acclimate.paper.tables import Cell, Table, tables
+from acclimate.text import user_path
 
 __all__ = [
     "FROST", "Available", "Lack", "Place", "clean_lack", "fill_path", "find_place", "weights_lack",
@@ -67,14 +67,14 @@ class Available(AvailableData):
         """Refuse what cannot be meant: an unknown data set, a path where nothing is."""
         for name, root in self.roots.items():
             find_dataset(name)
-            if not Path(root).expanduser().exists():
+            if not user_path(root).exists():
                 raise AcclimateError(
                     f"expected {name} in {root}, but nothing is there; check --root {name}=DIR"
                 )
         cells = [cell for table in asked for cell in table.to_run if cell.model]
         for key, path in self.weights.items():
             varies = "{shift}" in path or "{severity}" in path
-            if not varies and not Path(path).expanduser().is_file():
+            if not varies and not user_path(path).is_file():
                 raise AcclimateError(f"no weights file {path}; check --weights {key}=FILE")
             fit = [cell for cell in cells if _rank(key, cell) is not None]
             if cells and not fit:
@@ -182,7 +182,7 @@ def weights_lack(
     elif file is not None:
         parts = product(shifts or (None,), severities or (None,))
         paths = (fill_path(file, shift=shift, severity=severity) for shift, severity in parts)
-        absent = next((path for path in paths if not Path(path).expanduser().is_file()), None)
+        absent = next((path for path in paths if not user_path(path).is_file()), None)
         how = None if absent is None else f"no file {absent}"
     elif weights:
         made = weights.startswith("acclimate ")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from acclimate.checkpoint import read_tensors, tensors_writer
+from acclimate.checkpoint import checkpoint_writer, read_checkpoint
 from acclimate.errors import AcclimateError
 from acclimate.files import write_files
 from acclimate.learner.state import pack, under, unpack
@@ -49,7 +49,7 @@ def _save(path: Path, stepper: Stepper, identity: Mapping[str, Any], progress: P
         "revision": stepper.method.revision,
         **asdict(progress),
     }
-    write_files({path: tensors_writer(tensors, record)})
+    write_files({path: checkpoint_writer(tensors, record)})
 
 
 def _restored(path: Path, stepper: Stepper, identity: Mapping[str, Any]) -> Progress:
@@ -57,7 +57,7 @@ def _restored(path: Path, stepper: Stepper, identity: Mapping[str, Any]) -> Prog
     if not path.exists():
         return Progress()
     try:
-        tensors, record = read_tensors(path)
+        tensors, record = read_checkpoint(path)
     except AcclimateError as error:
         raise AcclimateError(f"{error}; delete that file to start anew") from error
     try:

@@ -19,7 +19,7 @@ from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import json_writer, remove_partial, write_files
 from acclimate.lock import claimed
 from acclimate.reading import read_object
-from acclimate.text import first_difference
+from acclimate.text import first_difference, user_path
 
 __all__ = ["Cause", "Version", "Versions"]
 
@@ -89,7 +89,7 @@ class Versions:
     def __init__(
         self, folder: str | Path | None, *, identity: Mapping[str, Any], keep: int
     ) -> None:
-        self.folder = None if folder is None else Path(folder).expanduser()
+        self.folder = None if folder is None else user_path(folder)
         self.keep = keep
         self._identity: dict[str, Any] = json.loads(json.dumps(identity, default=str))
         self._memory: dict[int, Mapping[str, Tensor]] = {}

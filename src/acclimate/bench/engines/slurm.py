@@ -24,6 +24,7 @@ from acclimate.bench.job import Job
 from acclimate.bench.record import Result
 from acclimate.errors import AcclimateError
 from acclimate.reading import read_object
+from acclimate.text import user_path
 
 __all__ = ["SlurmEngine", "run_share"]
 
@@ -61,7 +62,7 @@ class SlurmEngine(Engine):
     ) -> None:
         check_counts(workers=workers, retries=retries)
         super().__init__(replace(settings, progress=False), workers=workers)
-        self.folder, self.retries, self.poll = Path(folder).expanduser(), retries, poll
+        self.folder, self.retries, self.poll = user_path(folder), retries, poll
         self._executor = _executor(self.folder, cluster, parameters or {})
 
     def run(self, jobs: Sequence[Job], on_result: OnResult) -> None:

@@ -19,6 +19,7 @@ from acclimate.data.benchmarks.registry import Request
 from acclimate.data.decode import to_eight_bit
 from acclimate.data.files import find_images
 from acclimate.errors import AcclimateError
+from acclimate.text import user_path
 
 __all__ = ["build_mnist_m"]
 
@@ -119,7 +120,7 @@ def build_mnist_m(
     if margin < 0:
         raise AcclimateError(f"expected a margin >= 0, got {margin}")
     if isinstance(photos, (str, Path)):
-        root = Path(photos).expanduser()
+        root = user_path(photos)
         sources: Sequence[Any] = [root / name for name in find_images(root)]
     else:
         sources = list(photos)

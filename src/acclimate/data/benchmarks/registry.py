@@ -20,6 +20,7 @@ from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning, unknown_name
 from acclimate.reading import read_json
 from acclimate.registry import Registry
+from acclimate.text import user_path
 
 __all__ = [
     "SEVERITIES",
@@ -191,7 +192,7 @@ def missing_parts(name: str, root: str | Path) -> list[str]:
 
     Looks for folders and files, and counts no images; empty when all parts are there.
     """
-    record, root = find_dataset(name), Path(root).expanduser()
+    record, root = find_dataset(name), user_path(root)
     if not root.exists():
         return [str(root)]
     return [] if record.missing is None else record.missing(root)
@@ -279,7 +280,7 @@ def _request(
         options["preprocessing"] = record.preprocessing
     request = Request(
         dataset=record,
-        root=Path(root).expanduser(),
+        root=user_path(root),
         split=_split(record, split),
         shift=_shift(record, shift),
         severity=_severity(record, severity),
