@@ -75,11 +75,12 @@ class EncodedSource(ImageSource):
             first = "; ".join(f"{item.name}: {item.reason}" for item in skipped[:3])
             count = f"none of the {len(skipped)} images in {where}"
             raise AcclimateError(f"{count} can be read ({first})")
+        self._contents = [result.content for result in results]
         marks = names if marks is None else marks
         self._fingerprint = digest(
             part
             for row in self._rows
-            for part in (marks[row].encode("utf-8", "surrogateescape"), results[row].content)
+            for part in (marks[row].encode("utf-8", "surrogateescape"), self._contents[row])
         )
         super().__init__(
             names=[names[row] for row in self._rows],
@@ -97,11 +98,16 @@ class EncodedSource(ImageSource):
             return torch.from_numpy(self._cached[rows])
         images = np.empty((len(rows), *self._preprocessing.shape), np.uint8)
         results = self._decode(rows.tolist(), into=images, progress=False)
-        for index, result in zip(indices.tolist(), results, strict=True):
+        for index, row, result in zip(indices.tolist(), rows.tolist(), results, strict=True):
             if result.error is not None:
                 raise AcclimateError(
                     f"{self.names[index]} in {self._where} could be read at opening, but not any "
                     f"more: {result.error}; put it back, or start again without it"
+                )
+            if result.content != self._contents[row]:
+                raise AcclimateError(
+                    f"{self.names[index]} in {self._where} was changed since it was opened: a "
+                    "result would be of neither image; put it back, or start again"
                 )
         return torch.from_numpy(images)
 
