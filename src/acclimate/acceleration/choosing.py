@@ -35,7 +35,9 @@ class Acceleration:
         fused: batch norm with what follows it as one operation, and convolutions that do not learn
             keep no input (a twin of the model, see :mod:`acclimate.acceleration.twin`).
         recorded: on a GPU, a step is captured as a CUDA graph and replayed.
-        deterministic: on a GPU, the same kernels every time, and no TensorFloat-32.
+        searches: on a GPU, cuDNN takes the kernels that are fastest at the moment: up to a ninth
+            faster, and other bits in every run. Else it takes them by rule, the same each time.
+        deterministic: on a GPU, no TensorFloat-32 either.
 
     >>> fast = Acceleration(channels_last=True, half=True)
     >>> str(fast), str(EXACT), str(PLAIN)
@@ -46,6 +48,7 @@ class Acceleration:
     half: bool = False
     fused: bool = False
     recorded: bool = False
+    searches: bool = False
     deterministic: bool = False
 
     def __str__(self) -> str:
@@ -96,12 +99,14 @@ class Acceleration:
     def kernels(self, device: torch.device) -> Iterator[None]:
         """For a whole step, loss and backward pass included: which kernels may be chosen."""
         with _autocast(device, enabled=False):
-            exact = self.deterministic
             if device.type != "cuda" or self == PLAIN:
                 yield
                 return
             with torch.backends.cudnn.flags(
-                enabled=True, benchmark=not exact, deterministic=exact, allow_tf32=not exact
+                enabled=True,
+                benchmark=self.searches,
+                deterministic=not self.searches,
+                allow_tf32=not self.deterministic,
             ):
                 yield
 
@@ -135,7 +140,8 @@ def choose(
 
     "exact" changes nothing. On a GPU the rest is known beforehand: bfloat16, channels last, fused
     batch norm and captured steps. Kernels are compiled once per machine, which takes about ten
-    seconds: "auto" does not do it for so few ``steps`` that they would not pay.
+    seconds: "auto" does not do it for so few ``steps`` that they would not pay. "max" lets cuDNN
+    search its kernels, too.
     On a CPU it is measured, since it depends on the processor: "auto" tries channels last, and
     bfloat16 where the processor computes in it; "max" the latter in any case. "auto" leaves it be
     where so few images are to come that this would take longer than it saves.
@@ -154,7 +160,13 @@ def choose(
         half = torch.cuda.is_bf16_supported()
         short = speed == "auto" and steps is not None and steps < _WORTH_COMPILING
         fused = half and convolves and find_spec("triton") is not None
-        fast = Acceleration(channels_last=convolves, half=half, fused=fused, recorded=True)
+        fast = Acceleration(
+            channels_last=convolves,
+            half=half,
+            fused=fused,
+            recorded=True,
+            searches=speed == "max",
+        )
         if not (fused and short):
             return fast
         # Kernels may be compiled by the next time: it is to do as this one does.
