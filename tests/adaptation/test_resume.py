@@ -14,6 +14,7 @@ from torch import nn
 
 import acclimate
 from acclimate import files
+from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.lock import LOCK
@@ -247,10 +248,34 @@ def test_an_empty_folder_and_one_to_be_made_are_used(tmp_path):
     assert list(contents(tmp_path / "a" / "b")) == list(contents(tmp_path / "empty")) == FINISHED
 
 
+@pytest.mark.parametrize("damage", ["a flipped bit", "cut off"])
+def test_of_a_damaged_checkpoint_the_one_before_it_is_taken(damage, uninterrupted, tmp_path):
+    assert dies(tmp_path, 1 + 10 * BATCHES + 2, **RUNS["ent"])
+    path = tmp_path / "checkpoint.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content if damage == "a flipped bit" else content[:-100])
+    with pytest.warns(AcclimateWarning, match=r"resumes from .*checkpoint\.previous\.safetensors"):
+        adapt(tmp_path, **RUNS["ent"])
+    check_same(tmp_path, uninterrupted("ent"))
+
+
+def test_a_checkpoint_with_another_record_is_a_clear_error(tmp_path):
+    assert dies(tmp_path, 1 + 10 * BATCHES + 2, **RUNS["ent"])
+    path = tmp_path / "checkpoint.safetensors"
+    tensors_writer(read_tensors(path)[0], {"history": []})(path)
+    with pytest.raises(AcclimateError, match=r"expected the checkpoint of such a run.*run again"):
+        adapt(tmp_path, **RUNS["ent"])
+
+
 def test_damaged_files_of_a_run_are_named(tmp_path):
-    assert dies(tmp_path, 1 + 2 * BATCHES + 3)
-    (tmp_path / "checkpoint.safetensors").write_bytes(b"rubbish")
-    with pytest.raises(AcclimateError, match=r"could not read .*checkpoint\.safetensors"):
+    assert dies(tmp_path, 1 + 10 * BATCHES + 2)
+    for each in tmp_path.glob("checkpoint*"):
+        each.write_bytes(b"rubbish")
+    with (
+        pytest.warns(AcclimateWarning, match="resumes from the checkpoint before it"),
+        pytest.raises(AcclimateError, match=r"could not read .*checkpoint\.previous\.safetensors"),
+    ):
         adapt(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(AcclimateError, match=r"expected JSON in .*run\.json"):

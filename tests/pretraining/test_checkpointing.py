@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from acclimate.checkpoint import read_tensors, tensors_writer
-from acclimate.errors import AcclimateError
+from acclimate.checkpoint import previous_of, read_tensors, tensors_writer
+from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import write_files
 from acclimate.pretraining import (
     AugMix,
@@ -144,9 +144,21 @@ def test_words_and_numbers_are_read_back_as_they_were():
 
 def test_a_cut_off_checkpoint(folder):
     path = folder / CHECKPOINT
+    previous_of(path).unlink()
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(AcclimateError, match=f"{CHECKPOINT}.*delete that file to start anew"):
         train(net(), folder, identity={"data": "abc"})
+
+
+def test_a_damaged_checkpoint_leaves_the_one_before_it(folder, tmp_path):
+    whole = train(net(), tmp_path, identity={"data": "abc"})
+    path = folder / CHECKPOINT
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.warns(AcclimateWarning, match=r"checksum.*resumes from the checkpoint before it"):
+        again = train(net(), folder, identity={"data": "abc"})
+    assert again.losses == whole.losses
 
 
 @pytest.mark.parametrize(

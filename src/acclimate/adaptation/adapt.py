@@ -239,7 +239,7 @@ def adapt(
         )
         checkpoint = folder.checkpoint() if folder else None
         if checkpoint is not None:
-            run.load_state(*checkpoint)
+            _resume(run, *checkpoint)
         elif not parallel.active():  # processes must not choose differently
             batch = image.expand(size, *image.shape[1:])
             steps = chosen.epochs * batch_count(len(images), size)
@@ -340,6 +340,17 @@ def _label_notes(images: ImageSource) -> list[str]:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
+
+
+def _resume(run: AdaptationRun, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+    """Resume from a checkpoint; its content is whole, but may be that of another program."""
+    try:
+        run.load_state(tensors, record)
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise AcclimateError(
+            "expected the checkpoint of such a run, got one that cannot be loaded "
+            f"({error!r:.200}); remove the folder and run again"
+        ) from error
 
 
 def _notes(learner: Learner) -> list[str]:

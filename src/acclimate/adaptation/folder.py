@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from acclimate import parallel
-from acclimate.checkpoint import read_tensors, tensors_writer
+from acclimate.checkpoint import read_checkpoint, remove_checkpoint, write_checkpoint
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import json_writer, remove_partial, write_files
 from acclimate.lock import LOCK, claimed
@@ -104,14 +104,14 @@ class RunFolder:
     def checkpoint(self) -> State | None:
         """The state a killed run resumes from, if it left one."""
         path = self.path / CHECKPOINT
-        return parallel.on_main(lambda: read_tensors(path) if path.exists() else None)
+        return parallel.on_main(lambda: read_checkpoint(path))
 
     def write_checkpoint(self, state: Callable[[], State]) -> None:
         """Write a checkpoint if the last one is old enough."""
         if not parallel.is_main() or time.monotonic() - self._written < self.every:
             return
         try:
-            write_files({self.path / CHECKPOINT: tensors_writer(*state())})
+            write_checkpoint(self.path / CHECKPOINT, *state())
         except AcclimateError as error:  # an hour of learning is worth more than its checkpoint
             warnings.warn(f"{error}; the run continues without it", AcclimateWarning, stacklevel=2)
         self._written = time.monotonic()
@@ -121,6 +121,6 @@ class RunFolder:
 
         def write() -> None:
             result.save(self.path)
-            (self.path / CHECKPOINT).unlink(missing_ok=True)
+            remove_checkpoint(self.path / CHECKPOINT)
 
         parallel.on_main(write)
