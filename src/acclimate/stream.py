@@ -479,7 +479,17 @@ class Stream(nn.Module):
             return state
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
-        """Resume from what ``state_dict`` held; the state of another recipe is refused."""
+        """Resume from what ``state_dict`` held; that of another recipe, or damaged, is refused."""
+        try:
+            self._resume_from(state)
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise AcclimateError(
+                f"expected what state_dict of a stream held, got something else ({error!r:.120}): "
+                "it is damaged; load another, and make this stream anew, since a part of the state "
+                "may have been loaded"
+            ) from error
+
+    def _resume_from(self, state: dict[str, Tensor]) -> None:
         with self._lock:
             if "recipe" in state:  # 0.1 wrote none
                 _check_recipe(bytes(state["recipe"].tolist()), self.learner.recipe)

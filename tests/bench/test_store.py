@@ -263,6 +263,25 @@ def test_a_damaged_store_is_said_to_be(store):
         store.results()
 
 
+def test_an_index_that_lacks_a_result_is_noticed(store):
+    store.add_all([result(), result(seed=1)])
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        sql = "UPDATE sqlite_master SET sql = sql || ' WHERE seed = 1' WHERE name = 'by_status'"
+        connection.execute(sql)
+    connection.close()
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("REINDEX by_status")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, ' WHERE seed = 1', '') "
+            "WHERE name = 'by_status'"
+        )
+    connection.close()
+    with pytest.raises(AcclimateError, match=r"cannot use .*it is damaged .*index by_status"):
+        store.results()
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [

@@ -149,7 +149,7 @@ _REASONS = {
     "read-only": _ACCESS,
     "unable to open": "it cannot be opened; check who may read and write the file and its folder",
     "locked": f"another process has held it for {_BUSY:.0f} s",
-    "malformed": "it is damaged ({}); take a copy and export what can still be read",
+    "malformed": "it is damaged ({}); take back a copy of it, or run its plan into a new one",
 }
 """What SQLite's words mean for a user."""
 
@@ -663,6 +663,9 @@ class Store:
 
 def _refuse_damaged(connection: sqlite3.Connection, path: Path) -> None:
     """Every result must be what was written: a changed one may count anywhere, or nowhere."""
+    words = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if words != "ok":  # an index may lack what the table has
+        raise sqlite3.DatabaseError(f"malformed: {' '.join(words.split())}")
     sql = f"SELECT count(*) FROM results WHERE NOT ({_SEALED})"
     if damaged := connection.execute(sql).fetchone()[0]:
         raise _damaged(damaged, path)

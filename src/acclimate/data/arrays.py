@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.base import ImageSource
-from acclimate.data.decode import channels_first, fit_pixels, to_numpy, want_preprocessing
+from acclimate.data.decode import (
+    channels_first,
+    check_dense,
+    fit_pixels,
+    to_numpy,
+    want_preprocessing,
+)
 from acclimate.data.memory import Kept
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
@@ -137,8 +143,10 @@ def model_input(
     >>> model_input(np.zeros((2, 9, 8, 3), np.uint8), grey, device=torch.device("cpu")).shape
     torch.Size([2, 1, 4, 4])
     """
-    if isinstance(images, Tensor) and images.is_floating_point():
-        return images
+    if isinstance(images, Tensor):
+        check_dense(images)
+        if images.is_floating_point():
+            return images
     if images.dtype in (np.uint8, torch.uint8):
         wanted = want_preprocessing(preprocessing, "uint8 images")
         if not len(images):
