@@ -196,6 +196,7 @@ def test_a_record_of_another_kind_is_refused_with_its_folder(result, tmp_path):
     result.save(tmp_path)
     summary = json.loads((tmp_path / "summary.json").read_text())
     summary["run"]["colour"] = "red"
+    del summary["sha256"]["summary.json"]
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     with pytest.raises(AcclimateError, match=r"does not hold a finished result: .*colour"):
         AdaptationResult.load(tmp_path, load_digits_model().model)
@@ -309,6 +310,15 @@ def test_a_changed_byte_of_a_finished_run_is_found(result, name, tmp_path):
     content[-20] ^= 1
     (tmp_path / name).write_bytes(content)
     with pytest.raises(AcclimateError, match=rf"expected the sha256 \w+… of {name}, got .*damaged"):
+        AdaptationResult.load(tmp_path, load_digits_model().model)
+
+
+def test_a_changed_summary_of_a_finished_run_is_found(result, tmp_path):
+    result.save(tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary["guard"]["returns_adapted"] = not summary["guard"]["returns_adapted"]
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(AcclimateError, match=r"expected the sha256 \w+… of summary\.json, got"):
         AdaptationResult.load(tmp_path, load_digits_model().model)
 
 

@@ -27,7 +27,14 @@ from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["EXTENSIONS", "EncodedSource", "FolderSource", "find_images", "list_entries"]
+__all__ = [
+    "EXTENSIONS",
+    "EncodedSource",
+    "FolderSource",
+    "find_images",
+    "list_entries",
+    "refuse_large_file",
+]
 
 _AT_ONCE = 1024
 
@@ -310,9 +317,14 @@ def _is_image(path: Path) -> bool:
 def _content(path: Path) -> bytes:
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > _LARGEST:
-            raise UnreadableImageError(f"too large ({size:,} bytes, expected at most {_LARGEST:,})")
+        refuse_large_file(size)
         return file.read(size + 1)
+
+
+def refuse_large_file(size: int) -> None:
+    """Refuse an image file of more bytes than are read."""
+    if size > _LARGEST:
+        raise UnreadableImageError(f"too large ({size:,} bytes, expected at most {_LARGEST:,})")
 
 
 def _opened(path: Path) -> BinaryIO:
