@@ -1,9 +1,15 @@
 """What cannot be imported here is not collected: Triton comes with PyTorch for NVIDIA's GPUs,
-Lightning and what the server is made of with extras."""
+Lightning and what the server is made of with extras. No test run keeps anything for the next."""
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
+
+# What the tests' clocks choose is no concern of the person who runs them.
+_cache = TemporaryDirectory()
+os.environ["ACCLIMATE_CACHE"] = _cache.name
 
 NEEDS = {
     "triton": "src/acclimate/acceleration/triton_*.py",

@@ -28,7 +28,7 @@ from typing import Any
 from acclimate import cli
 from acclimate.adaptation.adapt import adapt
 from acclimate.bench import Store
-from acclimate.checkpoint import read_checkpoint
+from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.lock import LOCK
 from acclimate.pretraining.training import CHECKPOINT as PRETRAINING
@@ -297,7 +297,7 @@ def _plain(path: Path) -> bytes:
             for key in sorted(rows)
         ]
     elif path.name == PRETRAINING:
-        tensors, record = read_checkpoint(path)
+        tensors, record = read_tensors(path)
         value = {key: tensor.numpy().tobytes().hex() for key, tensor in sorted(tensors.items())}
         value["record"] = _untimed(record)
     return value if isinstance(value, bytes) else json.dumps(value, sort_keys=True).encode()

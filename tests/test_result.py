@@ -196,6 +196,7 @@ def test_a_record_of_another_kind_is_refused_with_its_folder(result, tmp_path):
     result.save(tmp_path)
     summary = json.loads((tmp_path / "summary.json").read_text())
     summary["run"]["colour"] = "red"
+    del summary["sha256"]["summary.json"]
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     with pytest.raises(AcclimateError, match=r"does not hold a finished result: .*colour"):
         AdaptationResult.load(tmp_path, load_digits_model().model)
@@ -309,6 +310,15 @@ def test_a_changed_byte_of_a_finished_run_is_found(result, name, tmp_path):
     content[-20] ^= 1
     (tmp_path / name).write_bytes(content)
     with pytest.raises(AcclimateError, match=rf"expected the sha256 \w+… of {name}, got .*damaged"):
+        AdaptationResult.load(tmp_path, load_digits_model().model)
+
+
+def test_a_changed_summary_of_a_finished_run_is_found(result, tmp_path):
+    result.save(tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary["guard"]["returns_adapted"] = not summary["guard"]["returns_adapted"]
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(AcclimateError, match=r"expected the sha256 \w+… of summary\.json, got"):
         AdaptationResult.load(tmp_path, load_digits_model().model)
 
 
@@ -477,7 +487,8 @@ def test_a_result_that_cannot_be_written_leaves_its_checkpoint(tmp_path, monkeyp
         patch.setattr(RunFolder, "finish", finish_on_full_disk)
         message = in_child(lambda: adapt(out=tmp_path, checkpoint_every=0))
     assert f"could not write {tmp_path / 'model.safetensors'}" in message
-    assert sorted(contents(tmp_path)) == ["checkpoint.safetensors", "run.json"]
+    left = ["checkpoint.previous.safetensors", "checkpoint.safetensors", "run.json"]
+    assert sorted(contents(tmp_path)) == left
     resumed, straight = adapt(out=tmp_path), adapt()  # room again: it resumes there
     assert torch.equal(resumed.predictions, straight.predictions)
     assert sorted(contents(tmp_path)) == FILES

@@ -167,3 +167,20 @@ def test_events_are_bounded_and_counted() -> None:
     assert f"{EVENTS + 5:,} events" in repr(stream)
     stream.reset()
     assert (stream.events, stream.event_count) == ([], 0)
+
+
+@pytest.mark.parametrize("value", [None, "x", torch.zeros(0), torch.tensor(float("nan"))])
+@pytest.mark.parametrize("key", ["recipe", "rollbacks", "watch/steps"])
+def test_a_damaged_state_is_refused(key: str, value: object) -> None:
+    state = Stream(bn_net(), "ent").state_dict()
+    assert key in state["_extra_state"]
+    state["_extra_state"][key] = value
+    with pytest.raises(AcclimateError, match="expected what state_dict of a stream held"):
+        Stream(bn_net(), "ent").load_state_dict(state)
+
+
+@pytest.mark.parametrize("extra", [None, 3, [], "x"])
+def test_what_is_no_state_is_refused(extra: object) -> None:
+    state = {**Stream(bn_net(), "ent").state_dict(), "_extra_state": extra}
+    with pytest.raises(AcclimateError, match="expected what state_dict of a stream held"):
+        Stream(bn_net(), "ent").load_state_dict(state)

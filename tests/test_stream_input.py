@@ -128,6 +128,8 @@ def test_uint8_images_need_a_preprocessing() -> None:
         (np.zeros((2, 1, 8, 8)), r"expected float images as N×3×H×W.*got 2×1×8×8"),
         (torch.zeros(3, 8, 8), r"expected float images as N×3×H×W.*got 3×8×8"),
         ([1, 2], r"expected a batch of images as a tensor or array .* got list"),
+        (torch.zeros(2, 3, 8, 8).to_sparse(), r"expected images as a dense tensor .*sparse"),
+        (torch.zeros(2, 3, 8, 8, device="meta"), r"expected images as a dense tensor .*meta"),
     ],
 )
 def test_other_shapes_and_types_are_refused_with_the_expected_ones(

@@ -1,12 +1,14 @@
-"""Tensors in safetensors files, with a record beside them."""
+"""Tensors in safetensors files, with a checksum and a record beside them; checkpoints."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import warnings
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +17,29 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from acclimate.errors import AcclimateError
-from acclimate.files import Writer
+from acclimate.errors import AcclimateError, AcclimateWarning
+from acclimate.files import Writer, write_files
 from acclimate.reading import parse_json
 
 __all__ = [
-    "checkpoint_writer",
     "fingerprint",
+    "previous_of",
     "read_checkpoint",
     "read_record",
     "read_tensors",
+    "remove_checkpoint",
     "tensors_writer",
+    "write_checkpoint",
 ]
 
 _SEAL = "sha256"
+"""The key in a record under which the hash of the tensors and of the rest of it lies."""
 
 
 def tensors_writer(
     tensors: Mapping[str, Tensor], record: Mapping[str, Any] | None = None
 ) -> Writer:
-    """Tensors, and a JSON record beside them, in one safetensors file."""
+    """Tensors, a JSON record beside them, and the sha256 of both, in one safetensors file."""
     whole = {k: v.detach().to("cpu").contiguous() for k, v in tensors.items()}
     # safetensors refuses tensors that share memory (tied weights): each key gets its own copy.
     seen: set[int] = set()
@@ -42,31 +47,24 @@ def tensors_writer(
         if tensor.untyped_storage().data_ptr() in seen:
             whole[key] = tensor.clone()
         seen.add(tensor.untyped_storage().data_ptr())
+    sealed = {**(record or {}), _SEAL: _sha256(whole, record or {})}
     # One entry only: safetensors writes several in an order that differs from run to run.
-    metadata = {"format": "pt"} if record is None else {"record": json.dumps(record)}
-    return lambda path: save_file(whole, path, metadata=metadata)
+    return lambda path: save_file(whole, path, metadata={"record": json.dumps(sealed)})
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read :func:`tensors_writer`'s file back."""
-    with _opened(path) as (file, record):
-        return {key: file.get_tensor(key) for key in file.keys()}, record  # noqa: SIM118
+    """Read :func:`tensors_writer`'s file back, or another's, which has no record.
 
-
-def checkpoint_writer(tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> Writer:
-    """A state to resume from: tensors, and a record with the sha256 of both."""
-    return tensors_writer(tensors, {**record, _SEAL: _sha256(tensors, record)})
-
-
-def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read :func:`checkpoint_writer`'s file back; one that is damaged is refused.
-
-    A few bytes that differ would be learnt from without notice. 0.1 wrote no sha256 to tell.
+    What is not what was written is refused: a few bytes that differ would go unnoticed.
     """
-    tensors, record = read_tensors(path)
-    expected = record.pop(_SEAL, None)
-    if expected not in (None, _sha256(tensors, record)):
-        raise AcclimateError(f"could not read {path}: it is not what was written, but damaged")
+    with _opened(path) as (file, record):
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    written = record.pop(_SEAL, None)  # files of 0.1 have none
+    if written not in (None, found := _sha256(tensors, record)):
+        raise AcclimateError(
+            f"could not read {path}: expected contents with the sha256 {written!s:.12}, got "
+            f"{found:.12}; the file is damaged: copy it again, or write it anew"
+        )
     return tensors, record
 
 
@@ -82,6 +80,7 @@ def _sha256(tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> str:
 def read_record(path: Path) -> dict[str, Any]:
     """The record of :func:`tensors_writer` alone, empty where a file has none."""
     with _opened(path) as (_, record):
+        record.pop(_SEAL, None)
         return record
 
 
@@ -90,11 +89,59 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     try:
         with safe_open(path, framework="pt") as file:
             record = parse_json((file.metadata() or {}).get("record", "{}"), path)
-            if not isinstance(record, dict):
-                raise ValueError(f"expected a record, got {record!r:.40}")
-            yield file, record
-    except (OSError, SafetensorError, ValueError) as error:
+            # Files of others may have something else there.
+            yield file, record if isinstance(record, dict) else {}
+    except SafetensorError as error:
+        raise AcclimateError(
+            f"could not read {path}: it is damaged or cut short; copy or download it again "
+            f"({error})"
+        ) from error
+    except (OSError, ValueError) as error:
         raise AcclimateError(f"could not read {path}: {error}") from error
+
+
+def write_checkpoint(
+    path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any] | None = None
+) -> None:
+    """Write a checkpoint, whole or not at all; the one before it stays beside it."""
+    write = tensors_writer(tensors, record)
+    if path.exists():
+        # A second name, not a new one: at no time is there no checkpoint under its own.
+        previous_of(path).unlink(missing_ok=True)
+        with suppress(OSError):  # a disk without them keeps one checkpoint
+            os.link(path, previous_of(path))
+    write_files({path: write})
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The newest checkpoint that is whole, with a warning where the last is not; None for none."""
+    previous = previous_of(path)
+    try:
+        return read_tensors(path) if path.exists() or previous.exists() else None
+    except AcclimateError as error:
+        if not previous.exists():
+            raise
+        warnings.warn(
+            f"{error}; the run resumes from the checkpoint before it, {previous.name}",
+            AcclimateWarning,
+            stacklevel=2,
+        )
+        return read_tensors(previous)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint that has done its work, and the one before it."""
+    for each in (previous_of(path), path):
+        each.unlink(missing_ok=True)
+
+
+def previous_of(path: Path) -> Path:
+    """Where the checkpoint before the last one lies.
+
+    >>> previous_of(Path("run/checkpoint.safetensors")).name
+    'checkpoint.previous.safetensors'
+    """
+    return path.with_suffix(f".previous{path.suffix}")
 
 
 def fingerprint(tensors: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "held",
     "json_writer",
     "remove_partial",
+    "sync",
     "text_writer",
     "write_files",
 ]
@@ -50,7 +51,7 @@ def write_files(files: Mapping[Path, Writer]) -> None:
         for path in files:
             os.replace(partial[path], path)
         for folder in {path.parent for path in files}:
-            _sync(folder)
+            sync(folder)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         kept = "; the previous one is untouched" if path.exists() else ""
@@ -61,7 +62,7 @@ def write_files(files: Mapping[Path, Writer]) -> None:
                 temporary.unlink()
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
     """Bring the names in a folder to the disk, where a system can do that."""
     with suppress(OSError):  # Windows opens no folders, and some network disks sync none
         handle = os.open(folder, os.O_RDONLY)

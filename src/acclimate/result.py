@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -267,7 +268,7 @@ class AdaptationResult:
         hashed = {folder / name: _hashed(name, write, sha256) for name, write in files.items()}
 
         def write_summary(path: Path) -> None:
-            json_writer({**summary, "sha256": sha256})(path)
+            json_writer({**summary, "sha256": {**sha256, SUMMARY: _digest(summary)}})(path)
 
         # Last: it marks the result as whole.
         write_files({**hashed, folder / SUMMARY: write_summary})
@@ -315,7 +316,7 @@ class AdaptationResult:
         folder = Path(folder)
         try:
             summary = read_object(folder / SUMMARY)
-            _check_files(folder, summary.get("sha256", {}))
+            _check_files(folder, summary)
             history = History.from_dict(read_object(folder / HISTORY))
             rows = read_csv(folder / PREDICTIONS, "image", "class", "confidence")
             earlier = {} if not rows or f"class{BEFORE}" not in rows[0] else _read(rows, BEFORE)
@@ -371,12 +372,18 @@ def _hashed(name: str, write: Writer, into: dict[str, str]) -> Writer:
     return hashed
 
 
-def _check_files(folder: Path, sha256: Mapping[str, str]) -> None:
+def _digest(summary: Mapping[str, Any]) -> str:
+    """The sha256 of a summary's values, hashes aside: it cannot hold that of its own file."""
+    plain = json.loads(json.dumps({k: v for k, v in summary.items() if k != "sha256"}))
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _check_files(folder: Path, summary: Mapping[str, Any]) -> None:
     """Refuse a file that is not the one the run wrote."""
-    for name, expected in sha256.items():
-        if name not in (MODEL, PREDICTIONS, HISTORY, RECORD):
+    for name, expected in summary.get("sha256", {}).items():
+        if name not in (MODEL, PREDICTIONS, HISTORY, RECORD, SUMMARY):
             raise AcclimateError(f"expected hashes of its own files, got {name!r}")
-        found = file_sha256(folder / name)
+        found = _digest(summary) if name == SUMMARY else file_sha256(folder / name)
         if found != expected:
             raise AcclimateError(
                 f"expected the sha256 {expected:.12}… of {name}, got {found:.12}…: it is damaged "

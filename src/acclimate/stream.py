@@ -79,7 +79,7 @@ class Stream(nn.Module):
     linearly. Where you name neither, it is scaled to the size of the first batch.
 
     The guard's comparisons cost six gradient-free forward passes of every ``check_every``-th batch,
-    and one of every fifth.
+    and one of every third.
     A batch whose loss is not finite is predicted by the source model and undone at once; from
     images that are not finite nothing is learnt to begin with.
 
@@ -501,7 +501,17 @@ class Stream(nn.Module):
             return state
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
-        """Resume from what ``state_dict`` held; the state of another recipe is refused."""
+        """Resume from what ``state_dict`` held; that of another recipe, or damaged, is refused."""
+        try:
+            self._resume_from(state)
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise AcclimateError(
+                f"expected what state_dict of a stream held, got something else ({error!r:.120}): "
+                "it is damaged; load another, and make this stream anew, since a part of the state "
+                "may have been loaded"
+            ) from error
+
+    def _resume_from(self, state: dict[str, Tensor]) -> None:
         with self._lock:
             if "recipe" in state:  # 0.1 wrote none
                 _check_recipe(bytes(state["recipe"].tolist()), self.learner.recipe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.acceleration import EXACT, PLAIN, Acceleration, choose, choosing, differs
+from acclimate.acceleration.remembered import CACHE
 from acclimate.adaptation.folder import CHECKPOINT
 from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError, AcclimateWarning
@@ -30,6 +32,11 @@ def small() -> nn.Module:
 
 def pictures(count: int = 32) -> Tensor:
     return torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(autouse=True)
+def _a_machine_that_has_chosen_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
 
 
 # Applying
@@ -91,7 +98,7 @@ def test_a_model_returned_runs_as_torch_runs_it_unless_it_was_to_be_exact(
     assert learner.network.acceleration == afterwards
 
 
-def test_exact_kernels_are_the_only_ones_that_are_deterministic() -> None:
+def test_kernels_are_the_same_every_time_unless_a_search_was_asked_for() -> None:
     cudnn = torch.backends.cudnn
     device = torch.device("cuda")  # flags, which can be set where there is none
 
@@ -100,7 +107,8 @@ def test_exact_kernels_are_the_only_ones_that_are_deterministic() -> None:
             return cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32
 
     assert flags(EXACT) == (True, False, False)
-    assert flags(FAST) == (False, True, True)
+    assert flags(FAST) == (True, False, True)
+    assert flags(replace(FAST, searches=True)) == (False, True, True)
     for allowed in (True, False):
         with cudnn.flags(enabled=True, deterministic=False, benchmark=False, allow_tf32=allowed):
             assert flags(PLAIN) == (False, False, allowed)
@@ -205,6 +213,20 @@ def test_the_fastest_is_taken_where_it_gains_enough(
 ) -> None:
     monkeypatch.setattr(choosing, "_seconds", lambda model, images, how: seconds[str(how)])
     assert str(choose(small(), pictures(), speed="max")).startswith(expected)
+
+
+def test_what_a_clock_chose_is_chosen_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = {"channels last": 0.5, "bfloat16, channels last": 2.0, "exact": 1.0}
+    slow = {**quick, "channels last": 3.0}
+    for seconds, model, batch, expected in [
+        (quick, small(), pictures(32), "channels last"),
+        (slow, small(), pictures(32) + 1, "channels last"),  # the same run again
+        (slow, small(), pictures(16), "exact"),
+        (slow, nn.Sequential(small(), nn.ReLU()), pictures(32), "exact"),
+        (quick, small(), pictures(16), "exact"),
+    ]:
+        monkeypatch.setattr(choosing, "_seconds", lambda _, __, how, s=seconds: s[str(how)])
+        assert str(choose(model, batch, speed="auto")) == expected
 
 
 def test_few_images_are_not_worth_measuring(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import acclimate
 from acclimate import files
 from acclimate.adaptation.folder import CHECKPOINT
-from acclimate.checkpoint import checkpoint_writer, read_checkpoint, tensors_writer
+from acclimate.checkpoint import read_tensors, tensors_writer
 from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.lock import LOCK
@@ -249,10 +250,26 @@ def test_an_empty_folder_and_one_to_be_made_are_used(tmp_path):
     assert list(contents(tmp_path / "a" / "b")) == list(contents(tmp_path / "empty")) == FINISHED
 
 
+@pytest.mark.parametrize("damage", ["a flipped bit", "cut off"])
+def test_of_a_damaged_checkpoint_the_one_before_it_is_taken(damage, uninterrupted, tmp_path):
+    assert dies(tmp_path, 1 + 10 * BATCHES + 2, **RUNS["ent"])
+    path = tmp_path / "checkpoint.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content if damage == "a flipped bit" else content[:-100])
+    with pytest.warns(AcclimateWarning, match=r"resumes from .*checkpoint\.previous\.safetensors"):
+        adapt(tmp_path, **RUNS["ent"])
+    check_same(tmp_path, uninterrupted("ent"))
+
+
 def test_damaged_files_of_a_run_are_named(tmp_path):
-    assert dies(tmp_path, 1 + 2 * BATCHES + 3)
-    (tmp_path / "checkpoint.safetensors").write_bytes(b"rubbish")
-    with pytest.raises(AcclimateError, match=r"could not read .*checkpoint\.safetensors"):
+    assert dies(tmp_path, 1 + 10 * BATCHES + 2)
+    for each in tmp_path.glob("checkpoint*"):
+        each.write_bytes(b"rubbish")
+    with (
+        pytest.warns(AcclimateWarning, match="resumes from the checkpoint before it"),
+        pytest.raises(AcclimateError, match=r"could not read .*checkpoint\.previous\.safetensors"),
+    ):
         adapt(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(AcclimateError, match=r"expected JSON in .*run\.json"):
@@ -293,20 +310,23 @@ def checkpoint(tmp_path):
 
 @pytest.mark.parametrize("damage", [{"history": {}}, {"acceleration": None}, {"history": []}])
 def test_a_checkpoint_with_a_record_that_does_not_fit_is_refused(damage, checkpoint, tmp_path):
-    tensors, record = read_checkpoint(checkpoint)
-    files.write_files({checkpoint: checkpoint_writer(tensors, record | damage)})
+    tensors, record = read_tensors(checkpoint)
+    files.write_files({checkpoint: tensors_writer(tensors, record | damage)})
     with pytest.raises(AcclimateError, match=r"damaged.*remove checkpoint\.safetensors to start"):
         adapt(tmp_path)
     checkpoint.unlink()
     adapt(tmp_path)
 
 
-def test_a_flipped_bit_in_a_checkpoint_is_noticed_and_one_of_0_1_is_taken(checkpoint, tmp_path):
-    tensors, record = read_checkpoint(checkpoint)
+def test_a_checkpoint_of_0_1_which_has_no_hash_is_taken(checkpoint, tmp_path):
+    tensors, record = read_tensors(checkpoint)
+    save_file(tensors, checkpoint, metadata={"record": json.dumps(record)})
+    adapt(tmp_path)
+
+
+def test_a_flipped_bit_in_the_only_checkpoint_is_noticed(checkpoint, tmp_path):
     content = bytearray(checkpoint.read_bytes())
     content[-20] ^= 1
     checkpoint.write_bytes(content)
-    with pytest.raises(AcclimateError, match="it is not what was written, but damaged"):
+    with pytest.raises(AcclimateError, match=r"expected contents with the sha256 .*damaged"):
         adapt(tmp_path)
-    files.write_files({checkpoint: tensors_writer(tensors, record)})
-    adapt(tmp_path)

@@ -269,7 +269,8 @@ def old_store(tmp_path):
     path = tmp_path / "old.db"
     Store(path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE results DROP COLUMN setting")
+        for column in ("setting", "sha256"):
+            connection.execute(f"ALTER TABLE results DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 1")
         connection.commit()
         connection.execute("PRAGMA journal_mode = DELETE")

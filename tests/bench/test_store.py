@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from acclimate.bench import Added, Result, Store, conditions
-from acclimate.errors import AcclimateError
+from acclimate.errors import AcclimateError, AcclimateWarning
 from stored import job, result
 
 TESTS = Path(__file__).parents[1]
@@ -205,6 +205,7 @@ def older(store):
     )
     store.add_all([clipart, result()])
     with sqlite3.connect(store.path) as connection:
+        connection.execute("ALTER TABLE results DROP COLUMN sha256")
         connection.execute("PRAGMA user_version = 2")
     connection.close()
     return store.path
@@ -288,22 +289,68 @@ def test_a_store_whose_schema_is_damaged_is_said_to_be(store):
         Store(store.path)
 
 
-@pytest.mark.parametrize(
-    ("column", "value"), [("job", "{"), ("job", None), ("record", "[1"), ("record", "[]")]
-)
-def test_a_damaged_line_is_said_to_be(store, column, value):
-    store.add(result())
+def test_an_index_that_lacks_a_result_is_noticed(store):
+    store.add_all([result(), result(seed=1)])
     with sqlite3.connect(store.path) as connection:
-        connection.execute("PRAGMA writable_schema = ON")  # which lets a null pass
+        connection.execute("PRAGMA writable_schema = ON")
+        sql = "UPDATE sqlite_master SET sql = sql || ' WHERE seed = 1' WHERE name = 'by_status'"
+        connection.execute(sql)
+    connection.close()
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("REINDEX by_status")
+        connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
-            f"UPDATE sqlite_master SET sql = replace(sql, '\"{column}\" TEXT NOT NULL', "
-            f"'\"{column}\" TEXT')"
+            "UPDATE sqlite_master SET sql = replace(sql, ' WHERE seed = 1', '') "
+            "WHERE name = 'by_status'"
         )
     connection.close()
+    with pytest.raises(AcclimateError, match=r"cannot use .*it is damaged .*index by_status"):
+        store.results()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("error", 3.0),
+        ("error", "three"),
+        ("seed", 7),
+        ("record", "{}"),
+        ("record", "{"),
+        ("options", '["epochs"]'),
+        ("status", "failed"),
+        ("key", "another"),
+        ("model", b"\xff\xfe"),
+        ("sha256", None),
+    ],
+)
+def test_a_changed_result_is_refused_and_runs_anew(store, column, value):
+    store.add_all([result(), result(seed=1)])
     with sqlite3.connect(store.path) as connection:
-        connection.execute(f"UPDATE results SET {column} = ?", (value,))
+        connection.execute(f'UPDATE results SET "{column}" = ? WHERE seed = 1', (value,))
     connection.close()
-    with pytest.raises(AcclimateError, match="a line of a store is damaged"):
+    for read in (
+        store.results,
+        store.done_keys,
+        store.failed,
+        lambda: store.select(["model", "error"]),
+        lambda: store.get("another" if column == "key" else job(seed=1).key),
+    ):
+        with pytest.raises(AcclimateError, match=r"1 result in the store .* not what was written"):
+            read()
+    assert store.has([job().key, job(seed=1).key]) == {job().key}
+    with pytest.warns(AcclimateWarning, match=r"1 result .* damaged, and was removed; .* anew"):
+        store.check_writable()
+    assert store.add(result(seed=1))
+    assert {each.job.seed: each.error for each in store.results()} == {0: 20.0, 1: 20.0}
+
+
+def test_results_of_a_store_without_hashes_get_them(older):
+    store = Store(older)
+    assert len(store.results()) == 2
+    with sqlite3.connect(older) as connection:
+        connection.execute("UPDATE results SET error = 1")
+    connection.close()
+    with pytest.raises(AcclimateError, match=r"2 results in the store .* are not what was written"):
         store.results()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +206,23 @@ def test_npy_is_read_from_the_disk(tmp_path):
     np.testing.assert_array_equal(
         source.read(torch.tensor([3]))[0].numpy(), IMAGES[3].transpose(2, 0, 1)
     )
+
+
+@pytest.mark.parametrize("size", [(8, 8), (4, 4)])
+def test_a_mapped_file_that_is_changed_is_noticed(tmp_path, size):
+    np.save(tmp_path / "set.npy", IMAGES)
+    source = open_images(tmp_path / "set.npy", preprocessing=replace(RGB8, size=size))
+    source.read(torch.arange(2))
+    np.save(tmp_path / "new.npy", IMAGES + 1)
+    (tmp_path / "new.npy").rename(tmp_path / "set.npy")  # the images opened are mapped as ever
+    source.read(torch.arange(2, 3))
+    source = open_images(tmp_path / "set.npy", preprocessing=replace(RGB8, size=size))
+    changed = np.load(tmp_path / "set.npy", mmap_mode="r+")
+    changed[3] += 1
+    changed.flush()
+    os.utime(tmp_path / "set.npy")  # which a system may put off
+    with pytest.raises(AcclimateError, match=r"set\.npy was changed since it was opened"):
+        source.read(torch.arange(3, 5))
 
 
 def write_foreign_zip(path: Path) -> None:

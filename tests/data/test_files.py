@@ -191,6 +191,18 @@ def test_a_file_lost_or_broken_after_opening_is_named(tmp_path, harm):
         everything(source)
 
 
+def test_a_file_changed_after_opening_is_named(tmp_path):
+    save(tmp_path / "a.png")
+    path = save(tmp_path / "b.png", 1)
+    source = open_quietly(tmp_path, cache=0)
+    everything(source)
+    save(path, 2)
+    with pytest.raises(AcclimateError, match=r"b\.png in .* was changed since it was opened"):
+        everything(source)
+    save(path, 1)
+    everything(source)
+
+
 def test_the_fingerprint_follows_names_and_contents_not_times(tmp_path):
     path = save(tmp_path / "a.png", 1)
     before = open_quietly(tmp_path).fingerprint()

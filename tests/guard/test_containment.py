@@ -120,10 +120,10 @@ def test_when_the_mix_begins_to_vary_it_is_looked_into_at_once():
     assert comparison.is_due(10)
 
 
-def test_statistics_are_kept_of_the_first_batches_and_of_every_fifth():
+def test_statistics_are_kept_of_the_first_batches_and_of_every_third():
     comparison = Comparison()
-    due = [comparison.look_is_due() for _ in range(10)]
-    assert due == [True] * 5 + [False] * 4 + [True]
+    due = [comparison.look_is_due() for _ in range(9)]
+    assert due == [True] * 4 + [False, True, False, False, True]
 
 
 def test_only_the_last_images_count():

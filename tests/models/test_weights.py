@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from acclimate.checkpoint import tensors_writer
 from acclimate.errors import AcclimateError
 from acclimate.models import fill, load_weights
 
@@ -196,6 +197,17 @@ def test_a_truncated_torch_file_is_said_to_be_so(
     path.write_bytes(whole[: int(len(whole) * part)])
     with pytest.raises(AcclimateError, match="damaged or cut short"):
         load_weights(path, unsafe_pickle=unsafe_pickle)
+
+
+def test_a_flipped_bit_in_weights_written_here_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    tensors_writer(make_net().state_dict())(path)
+    load_weights(path)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 16
+    path.write_bytes(content)
+    with pytest.raises(AcclimateError, match=r"expected contents with the sha256 .*damaged"):
+        load_weights(path)
 
 
 def test_a_truncated_safetensors_file_is_said_to_be_so(tmp_path: Path) -> None:

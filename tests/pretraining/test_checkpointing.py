@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from acclimate.checkpoint import checkpoint_writer, read_checkpoint
-from acclimate.errors import AcclimateError
+from acclimate.checkpoint import previous_of, read_tensors, tensors_writer
+from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import write_files
 from acclimate.pretraining import (
     AugMix,
@@ -43,9 +43,9 @@ def folder(tmp_path):
 
 def rewrite(folder: Path, **changes: Any) -> None:
     """Another record in the checkpoint; a value of None takes the entry away."""
-    tensors, record = read_checkpoint(folder / CHECKPOINT)
+    tensors, record = read_tensors(folder / CHECKPOINT)
     changed = {k: v for k, v in {**record, **changes}.items() if v is not None}
-    write_files({folder / CHECKPOINT: checkpoint_writer(tensors, changed)})
+    write_files({folder / CHECKPOINT: tensors_writer(tensors, changed)})
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_another_architecture(folder):
 
 
 def test_options_that_came_later_do_not_keep_an_older_training_from_going_on(folder):
-    _, record = read_checkpoint(folder / CHECKPOINT)
+    _, record = read_tensors(folder / CHECKPOINT)
     plan = {k: v for k, v in record["plan"].items() if k not in ("clip", "optimizer")}
     rewrite(folder, plan=plan, method="Vanilla(margin=4)", revision=None)
     before, after = net(), net(seed=3)
@@ -144,9 +144,21 @@ def test_words_and_numbers_are_read_back_as_they_were():
 
 def test_a_cut_off_checkpoint(folder):
     path = folder / CHECKPOINT
+    previous_of(path).unlink()
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(AcclimateError, match=f"{CHECKPOINT}.*delete that file to start anew"):
         train(net(), folder, identity={"data": "abc"})
+
+
+def test_a_damaged_checkpoint_leaves_the_one_before_it(folder, tmp_path):
+    whole = train(net(), tmp_path, identity={"data": "abc"})
+    path = folder / CHECKPOINT
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.warns(AcclimateWarning, match=r"sha256.*resumes from the checkpoint before it"):
+        again = train(net(), folder, identity={"data": "abc"})
+    assert again.losses == whole.losses
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
@@ -14,6 +16,7 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
+from acclimate.acceleration.remembered import remembered, structure_of
 from acclimate.errors import unknown_name
 from acclimate.models.outputs import logits_of
 from acclimate.text import Speed
@@ -32,7 +35,9 @@ class Acceleration:
         fused: batch norm with what follows it as one operation, and convolutions that do not learn
             keep no input (a twin of the model, see :mod:`acclimate.acceleration.twin`).
         recorded: on a GPU, a step is captured as a CUDA graph and replayed.
-        deterministic: on a GPU, the same kernels every time, and no TensorFloat-32.
+        searches: on a GPU, cuDNN takes the kernels that are fastest at the moment: up to a ninth
+            faster, and other bits in every run. Else it takes them by rule, the same each time.
+        deterministic: on a GPU, no TensorFloat-32 either.
 
     >>> fast = Acceleration(channels_last=True, half=True)
     >>> str(fast), str(EXACT), str(PLAIN)
@@ -43,6 +48,7 @@ class Acceleration:
     half: bool = False
     fused: bool = False
     recorded: bool = False
+    searches: bool = False
     deterministic: bool = False
 
     def __str__(self) -> str:
@@ -93,12 +99,14 @@ class Acceleration:
     def kernels(self, device: torch.device) -> Iterator[None]:
         """For a whole step, loss and backward pass included: which kernels may be chosen."""
         with _autocast(device, enabled=False):
-            exact = self.deterministic
             if device.type != "cuda" or self == PLAIN:
                 yield
                 return
             with torch.backends.cudnn.flags(
-                enabled=True, benchmark=not exact, deterministic=exact, allow_tf32=not exact
+                enabled=True,
+                benchmark=self.searches,
+                deterministic=not self.searches,
+                allow_tf32=not self.deterministic,
             ):
                 yield
 
@@ -132,10 +140,14 @@ def choose(
 
     "exact" changes nothing. On a GPU the rest is known beforehand: bfloat16, channels last, fused
     batch norm and captured steps. Kernels are compiled once per machine, which takes about ten
-    seconds: "auto" does not do it for so few ``steps`` that they would not pay.
+    seconds: "auto" does not do it for so few ``steps`` that they would not pay. "max" lets cuDNN
+    search its kernels, too.
     On a CPU it is measured, since it depends on the processor: "auto" tries channels last, and
     bfloat16 where the processor computes in it; "max" the latter in any case. "auto" leaves it be
     where so few images are to come that this would take longer than it saves.
+
+    What is measured is measured once on a machine, and remembered (``ACCLIMATE_CACHE``): a second
+    run does as the first.
 
     >>> choose(nn.Flatten(), torch.rand(2, 3, 4, 4), speed="exact") == EXACT
     True
@@ -148,14 +160,56 @@ def choose(
         half = torch.cuda.is_bf16_supported()
         short = speed == "auto" and steps is not None and steps < _WORTH_COMPILING
         fused = half and convolves and find_spec("triton") is not None
-        fused = fused and (not short or _compiled())
-        return Acceleration(channels_last=convolves, half=half, fused=fused, recorded=True)
+        fast = Acceleration(
+            channels_last=convolves,
+            half=half,
+            fused=fused,
+            recorded=True,
+            searches=speed == "max",
+        )
+        if not (fused and short):
+            return fast
+        # Kernels may be compiled by the next time: it is to do as this one does.
+        return _once(model, images, speed, lambda: replace(fast, fused=_compiled()))
     if images.device.type != "cpu":  # untried
         return EXACT
     short = steps is not None and steps * len(images) < _WORTH_MEASURING
     if speed == "auto" and short:
         return EXACT
-    return _fastest(model, images[:_AT_MOST], convolves=convolves, always_half=speed == "max")
+    some = images[:_AT_MOST]
+    return _once(
+        model,
+        some,
+        speed,
+        lambda: _fastest(model, some, convolves=convolves, always_half=speed == "max"),
+    )
+
+
+def _once(
+    model: nn.Module, images: Tensor, speed: Speed, choose: Callable[[], Acceleration]
+) -> Acceleration:
+    """A choice that a clock or the state of the machine decides, taken again where it was made."""
+    on_gpu = images.device.type == "cuda"
+    depends_on = {
+        "model": structure_of(model),
+        "images": list(images.shape),
+        "speed": speed,
+        "device": torch.cuda.get_device_name(images.device) if on_gpu else _processor(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+    chosen = remembered(depends_on, lambda: asdict(choose()))
+    known = {each.name for each in fields(Acceleration)}
+    return Acceleration(**{name: on for name, on in chosen.items() if name in known})
+
+
+def _processor() -> str:
+    """The processor, by name where the system tells it, and whether it computes in bfloat16."""
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+        name = name if found is None else found[1]
+    return f"{name}, bfloat16" if _computes_in_half() else name
 
 
 def check_speed(speed: str) -> None:

@@ -39,7 +39,7 @@ from acclimate.parts.normalization import BatchStatistics
 from acclimate.presets import scaling_note, tuned_recipe
 from acclimate.recipe import Recipe
 from acclimate.result import AdaptationResult, RunRecord
-from acclimate.text import Keep, Score, Speed
+from acclimate.text import Keep, Score, Speed, printable
 
 __all__ = ["adapt"]
 
@@ -337,7 +337,7 @@ def _label_notes(images: ImageSource) -> list[str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
+    return ", ".join([*map(printable, names[:3]), *(["..."] if len(names) > 3 else [])])
 
 
 def _notes(learner: Learner) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from acclimate import parallel
-from acclimate.checkpoint import checkpoint_writer, read_checkpoint
+from acclimate.checkpoint import read_checkpoint, remove_checkpoint, write_checkpoint
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import json_writer, remove_partial, write_files
 from acclimate.lock import LOCK, claimed
@@ -105,7 +105,7 @@ class RunFolder:
         """Load the checkpoint that a killed run left; False where there is none."""
         path = self.path / CHECKPOINT
         try:
-            state = parallel.on_main(lambda: read_checkpoint(path) if path.exists() else None)
+            state = parallel.on_main(lambda: read_checkpoint(path))
             if state is not None:
                 load(*state)
         except Exception as error:  # as many kinds as there are kinds of state
@@ -121,7 +121,7 @@ class RunFolder:
         if not parallel.is_main() or time.monotonic() - self._written < self.every:
             return
         try:
-            write_files({self.path / CHECKPOINT: checkpoint_writer(*state())})
+            write_checkpoint(self.path / CHECKPOINT, *state())
         except AcclimateError as error:  # an hour of learning is worth more than its checkpoint
             warnings.warn(f"{error}; the run continues without it", AcclimateWarning, stacklevel=2)
         self._written = time.monotonic()
@@ -131,6 +131,6 @@ class RunFolder:
 
         def write() -> None:
             result.save(self.path)
-            (self.path / CHECKPOINT).unlink(missing_ok=True)
+            remove_checkpoint(self.path / CHECKPOINT)
 
         parallel.on_main(write)

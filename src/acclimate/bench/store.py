@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,9 +20,9 @@ from acclimate import reading
 from acclimate.bench.job import SEQUENCES, STATIONARY, Job
 from acclimate.bench.record import Result, plain
 from acclimate.data.shift import group_of
-from acclimate.errors import AcclimateError, unknown_name
+from acclimate.errors import AcclimateError, AcclimateWarning, unknown_name
 from acclimate.files import Writer, csv_writer, text_writer, write_files
-from acclimate.text import user_path
+from acclimate.text import counted, user_path
 
 if TYPE_CHECKING:
     import pandas
@@ -41,7 +43,7 @@ __all__ = [
     "row_of",
 ]
 
-VERSION = 3
+VERSION = 4
 """Of the schema. A later one adds columns and says how to fill them from the records."""
 
 APPLICATION = 0x61636331  # "acc1": tells a store from any other SQLite file
@@ -93,6 +95,10 @@ COLUMNS: dict[str, tuple[str, Callable[[Result], Any]]] = {
 }
 """What a store keeps of a result: the kind of each column, and where its value comes from."""
 
+_DIGEST = "sha256_of(CAST({} AS BLOB))".format(" || ',' || ".join(f'quote("{n}")' for n in COLUMNS))
+_SEALED = f"sha256 IS {_DIGEST}"
+"""That a row is what was written."""
+
 _RENAMED = {"imagenet-d": "imagenet-d-curated"}
 """Data sets before version 3 (of exports: 2), and their names since: imagenet-d has another map."""
 
@@ -103,13 +109,14 @@ _RENAME = (
 UPGRADES = {
     1: ("ALTER TABLE results ADD COLUMN setting TEXT",),
     2: tuple(_RENAME.format(old=old, new=new) for old, new in _RENAMED.items()),
+    3: ("ALTER TABLE results ADD COLUMN sha256 TEXT", f"UPDATE results SET sha256 = {_DIGEST}"),
 }
 """What makes a store of one version one of the next; the record of version 1 knew no settings."""
 
 # What tables are filtered by comes first in an index, so that few rows are looked at; the second
 # answers the guard against other data, once for each result that is added.
 CREATE = (
-    "CREATE TABLE results ({})".format(
+    "CREATE TABLE results ({}, sha256 TEXT)".format(
         ", ".join(f'"{n}" {kind}' for n, (kind, _) in COLUMNS.items())
     ),
     "CREATE INDEX by_model ON results (model, dataset, recipe, corruption, severity)",
@@ -150,7 +157,7 @@ _REASONS = {
     "read-only": _ACCESS,
     "unable to open": "it cannot be opened; check who may read and write the file and its folder",
     "locked": f"another process has held it for {_BUSY:.0f} s",
-    "malformed": "it is damaged ({}); take a copy and export what can still be read",
+    "malformed": "it is damaged ({}); take back a copy of it, or run its plan into a new one",
 }
 """What SQLite's words mean for a user."""
 
@@ -266,11 +273,16 @@ def _ready(uri: str, *, write: bool) -> sqlite3.Connection:
             # A result is on the disk before `add` returns, whatever happens to the machine.
             connection.execute("PRAGMA synchronous = FULL")
             _let_readers_read(connection)
+        connection.create_function("sha256_of", 1, _sha256, deterministic=True)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _sha256(row: bytes) -> str:
+    return hashlib.sha256(row).hexdigest()
 
 
 def _let_readers_read(connection: sqlite3.Connection) -> None:
@@ -504,7 +516,10 @@ class Added:
 
 
 _CHUNK = 500  # values in one statement; SQLite takes at least 999
-_INSERT = f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * len(COLUMNS))})"
+_INSERT = "INSERT OR REPLACE INTO results ({}) VALUES ({})".format(
+    ", ".join(f'"{name}"' for name in COLUMNS), ", ".join("?" * len(COLUMNS))
+)
+_SEAL = f"UPDATE results SET sha256 = {_DIGEST} WHERE key = ?"
 
 
 class Store:
@@ -556,26 +571,43 @@ class Store:
         with _connected(self.path, write=True) as connection, _all_or_nothing(connection):
             for result in results:
                 found = connection.execute(
-                    "SELECT status FROM results WHERE key = ?", (result.key,)
+                    f"SELECT status = 'done' AND {_SEALED} FROM results WHERE key = ?",
+                    (result.key,),
                 ).fetchone()
                 # A job that fails the second time says nothing about the first.
-                if found is not None and found[0] == "done":
+                if found is not None and found[0]:
                     kept += 1
                     continue
                 _refuse_other_data(connection, result, self.path)
                 _refuse_other_model(connection, result, self.path)
                 connection.execute(_INSERT, row_of(result))
+                connection.execute(_SEAL, (result.key,))
                 new, replaced = new + (found is None), replaced + (found is not None)
         return Added(new=new, replaced=replaced, kept=kept)
 
     def check_writable(self) -> None:
-        """Refuse a file that cannot be written to, before anything is computed."""
-        self.add_all([])
+        """Refuse a file that cannot be written to, before anything is computed.
+
+        Results that are damaged are removed, with a warning, and so computed anew.
+        """
+        with _connected(self.path, write=True) as connection, _all_or_nothing(connection):
+            gone = connection.execute(f"DELETE FROM results WHERE NOT ({_SEALED})").rowcount
+        if gone:
+            warnings.warn(
+                f"{counted(gone, 'result')} in the store {self.path} had been damaged, and "
+                f"{'was' if gone == 1 else 'were'} removed; what is asked for runs anew",
+                AcclimateWarning,
+                stacklevel=2,
+            )
 
     def get(self, key: str) -> Result | None:
         """The result of a job, done or failed; None where there is none."""
-        found = self._fetch(f"SELECT {_WHOLE} FROM results WHERE key = ?", (key,))
-        return _result(*found[0]) if found else None
+        with _connected(self.path) as connection:
+            sql = f"SELECT {_SEALED}, {_WHOLE} FROM results WHERE key = ?"
+            found = connection.execute(sql, (key,)).fetchone()
+        if found is not None and not found[0]:
+            raise _damaged(1, self.path)
+        return _result(*found[1:]) if found else None
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a done result."""
@@ -583,7 +615,10 @@ class Store:
         with _connected(self.path) as connection:
             while chunk := list(islice(rest, _CHUNK)):
                 marks = ", ".join("?" * len(chunk))
-                sql = f"SELECT key FROM results WHERE key IN ({marks}) AND status = 'done'"
+                sql = (
+                    f"SELECT key FROM results WHERE key IN ({marks}) AND status = 'done' "
+                    f"AND {_SEALED}"
+                )
                 found |= {row[0] for row in connection.execute(sql, chunk)}
         return found
 
@@ -642,7 +677,26 @@ class Store:
         where = "WHERE " + " AND ".join(sql for sql, _ in clauses) if clauses else ""
         filled = [*values, *(value for _, each in clauses for value in each)]
         with _connected(self.path) as connection:
+            _refuse_damaged(connection, self.path)
             return connection.execute(f"{sql} {where} {order}", filled).fetchall()
+
+
+def _refuse_damaged(connection: sqlite3.Connection, path: Path) -> None:
+    """Every result must be what was written: a changed one may count anywhere, or nowhere."""
+    words = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if words != "ok":  # an index may lack what the table has
+        raise sqlite3.DatabaseError(f"malformed: {' '.join(words.split())}")
+    sql = f"SELECT count(*) FROM results WHERE NOT ({_SEALED})"
+    if damaged := connection.execute(sql).fetchone()[0]:
+        raise _damaged(damaged, path)
+
+
+def _damaged(results: int, path: Path) -> AcclimateError:
+    return AcclimateError(
+        f"{counted(results, 'result')} in the store {path} {'is' if results == 1 else 'are'} not "
+        "what was written, by the sha256 beside each: the file was damaged or edited. Take back a "
+        "copy, or run the same plan into it again, which computes them anew"
+    )
 
 
 def results_in(path: str | Path) -> list[Result]:

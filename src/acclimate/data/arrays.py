@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.base import ImageSource
-from acclimate.data.decode import channels_first, fit_pixels, to_numpy, want_preprocessing
+from acclimate.data.decode import (
+    channels_first,
+    check_dense,
+    fit_pixels,
+    to_numpy,
+    want_preprocessing,
+)
 from acclimate.data.memory import Kept
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
@@ -68,6 +75,7 @@ class ArraySource(ImageSource):
             class_names=class_names,
             preprocessing=None if is_float else preprocessing,
         )
+        self._written = _last_written(self._images)
         self._fitted: Kept | None = None
         if self.preprocessing is not None and self._images.shape[1:] != self.preprocessing.shape:
             self._fitted = Kept((count, *self.preprocessing.shape), cache=cache)
@@ -78,13 +86,25 @@ class ArraySource(ImageSource):
         if self._fitted is not None:
             return torch.from_numpy(self._fitted.read(rows, self._fit))
         wanted = np.float32 if self.preprocessing is None else np.uint8
-        return torch.from_numpy(np.ascontiguousarray(self._images[rows], dtype=wanted))
+        images = np.ascontiguousarray(self._images[rows], dtype=wanted)
+        self._refuse_changed()
+        return torch.from_numpy(images)
+
+    def _refuse_changed(self) -> None:
+        """Refuse pixels of a mapped file that was written to since it was opened."""
+        before, now = self._written, _last_written(self._images)
+        if before and now and before[0] == now[0] and before != now:
+            raise AcclimateError(
+                f"{getattr(self._images, 'filename', 'the file')} was changed since it was opened: "
+                "a result would be of neither set of images; put it back, or start again"
+            )
 
     def _fit(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         assert self.preprocessing is not None
         fitted = np.empty((len(rows), *self.preprocessing.shape), np.uint8)
         for place, row in enumerate(rows):
             fitted[place] = fit_pixels(self._images[row], self.preprocessing)
+        self._refuse_changed()
         return fitted
 
     def fingerprint(self) -> str:
@@ -100,6 +120,18 @@ class ArraySource(ImageSource):
         return total.hexdigest()
 
 
+def _last_written(images: NDArray[Any]) -> tuple[int, int] | None:
+    """Which file an array is mapped from, and when it was written; None for one in memory."""
+    file = getattr(images, "filename", None)
+    if file is None:
+        return None
+    try:
+        found = os.stat(file)
+    except OSError:  # what was removed, or another took the name of, is still mapped
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def model_input(
     images: Tensor | NDArray[Any], preprocessing: Preprocessing | None, *, device: torch.device
 ) -> Tensor:
@@ -109,8 +141,10 @@ def model_input(
     >>> model_input(np.zeros((2, 9, 8, 3), np.uint8), grey, device=torch.device("cpu")).shape
     torch.Size([2, 1, 4, 4])
     """
-    if isinstance(images, Tensor) and images.is_floating_point():
-        return images
+    if isinstance(images, Tensor):
+        check_dense(images)
+        if images.is_floating_point():
+            return images
     if images.dtype in (np.uint8, torch.uint8):
         wanted = want_preprocessing(preprocessing, "uint8 images")
         if not len(images):

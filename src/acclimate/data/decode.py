@@ -22,6 +22,7 @@ __all__ = [
     "TooLargeImageError",
     "UnreadableImageError",
     "channels_first",
+    "check_dense",
     "decode",
     "fit_pixels",
     "image_formats",
@@ -189,10 +190,27 @@ def to_numpy(images: Tensor | NDArray[Any]) -> NDArray[Any]:
     """A tensor as an array on the CPU; arrays are returned unchanged."""
     if not isinstance(images, Tensor):
         return images
+    check_dense(images)
     # numpy knows no bfloat16
     images = images.float() if images.dtype == torch.bfloat16 else images
     array: NDArray[Any] = images.detach().cpu().numpy()
     return array
+
+
+def check_dense(images: Tensor) -> None:
+    """Refuse a tensor without values of its own, or with some of them alone.
+
+    >>> check_dense(torch.zeros(2, 3, device="meta"))
+    Traceback (most recent call last):
+    acclimate.errors.AcclimateError: expected images as a dense tensor with values, got one on the
+    meta device; make it one first, e.g. images.to_dense()
+    """
+    if images.layout != torch.strided or images.is_meta or images.is_quantized:
+        what = "on the meta device" if images.is_meta else f"of {images.dtype}, {images.layout}"
+        raise AcclimateError(
+            f"expected images as a dense tensor with values, got one {what}; make it one first, "
+            "e.g. images.to_dense()"
+        )
 
 
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:

@@ -27,7 +27,14 @@ from acclimate.data.memory import cache_budget
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 
-__all__ = ["EXTENSIONS", "EncodedSource", "FolderSource", "find_images", "list_entries"]
+__all__ = [
+    "EXTENSIONS",
+    "EncodedSource",
+    "FolderSource",
+    "find_images",
+    "list_entries",
+    "refuse_large_file",
+]
 
 _AT_ONCE = 1024
 
@@ -75,11 +82,12 @@ class EncodedSource(ImageSource):
             first = "; ".join(f"{item.name}: {item.reason}" for item in skipped[:3])
             count = f"none of the {len(skipped)} images in {where}"
             raise AcclimateError(f"{count} can be read ({first})")
+        self._contents = [result.content for result in results]
         marks = names if marks is None else marks
         self._fingerprint = digest(
             part
             for row in self._rows
-            for part in (marks[row].encode("utf-8", "surrogateescape"), results[row].content)
+            for part in (marks[row].encode("utf-8", "surrogateescape"), self._contents[row])
         )
         super().__init__(
             names=[names[row] for row in self._rows],
@@ -97,11 +105,16 @@ class EncodedSource(ImageSource):
             return torch.from_numpy(self._cached[rows])
         images = np.empty((len(rows), *self._preprocessing.shape), np.uint8)
         results = self._decode(rows.tolist(), into=images, progress=False)
-        for index, result in zip(indices.tolist(), results, strict=True):
+        for index, row, result in zip(indices.tolist(), rows.tolist(), results, strict=True):
             if result.error is not None:
                 raise AcclimateError(
                     f"{self.names[index]} in {self._where} could be read at opening, but not any "
                     f"more: {result.error}; put it back, or start again without it"
+                )
+            if result.content != self._contents[row]:
+                raise AcclimateError(
+                    f"{self.names[index]} in {self._where} was changed since it was opened: a "
+                    "result would be of neither image; put it back, or start again"
                 )
         return torch.from_numpy(images)
 
@@ -304,9 +317,14 @@ def _is_image(path: Path) -> bool:
 def _content(path: Path) -> bytes:
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > _LARGEST:
-            raise UnreadableImageError(f"too large ({size:,} bytes, expected at most {_LARGEST:,})")
+        refuse_large_file(size)
         return file.read(size + 1)
+
+
+def refuse_large_file(size: int) -> None:
+    """Refuse an image file of more bytes than are read."""
+    if size > _LARGEST:
+        raise UnreadableImageError(f"too large ({size:,} bytes, expected at most {_LARGEST:,})")
 
 
 def _opened(path: Path) -> BinaryIO:

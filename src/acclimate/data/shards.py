@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from tqdm import tqdm
 
 from acclimate.data.decode import UnreadableImageError
-from acclimate.data.files import EXTENSIONS, EncodedSource
+from acclimate.data.files import EXTENSIONS, EncodedSource, refuse_large_file
 from acclimate.data.labels import ClassList, Labels, check_labels, labels_of_paths
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
@@ -29,6 +29,7 @@ _RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
 _MOST = 100_000  # shards
 _BLOCK = 512
 _LONGEST_END = 2**20  # padding after the end: tar adds 10 KiB at most
+_LONGEST_LABEL = 2**20  # bytes: a class index, or some JSON that has one
 _COMPRESSED = {
     b"\x1f\x8b": "gunzip",
     b"BZh": "bunzip2",
@@ -52,6 +53,7 @@ class _Sample:
         """The bytes of the image."""
         if self.problem is not None:
             raise UnreadableImageError(self.problem)
+        refuse_large_file(self.size)
         with self.shard.open("rb") as file:
             file.seek(self.offset)
             return file.read(self.size)
@@ -186,7 +188,7 @@ def _label(path: Path, key: str, files: dict[str, tarfile.TarInfo]) -> int:
         return -1
     with path.open("rb") as file:
         file.seek(files[kind].offset_data)
-        content = file.read(files[kind].size)
+        content = file.read(min(files[kind].size, _LONGEST_LABEL))
     try:
         if kind == "cls":
             return int(content)

@@ -28,7 +28,7 @@ ENOUGH_SEEN = 64
 FIRST = 4
 """So many batches are compared in any case."""
 
-LOOK = 5
+LOOK = 3
 """Of one batch of so many the statistics are kept, to see whether the mix of classes varies."""
 
 LOOKS = 4

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 
 __all__ = ["load_weights"]
@@ -43,10 +42,7 @@ def load_weights(path: str | Path, *, unsafe_pickle: bool = False) -> dict[str, 
     if not os.access(path, os.R_OK):
         raise AcclimateError(f"the weights file {path} may not be read; check its permissions")
     if path.suffix == ".safetensors":
-        try:
-            tensors = load_file(path)
-        except SafetensorError as error:
-            raise _damaged(path, error) from error
+        tensors, _ = read_tensors(path)
     elif path.suffix in _PICKLED:
         tensors = _tensors_of(_read_pickled(path, unsafe_pickle=unsafe_pickle), path)
     else:

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from acclimate.checkpoint import checkpoint_writer, read_checkpoint
+from acclimate.checkpoint import read_checkpoint, write_checkpoint
 from acclimate.errors import AcclimateError
-from acclimate.files import write_files
 from acclimate.learner.state import pack, under, unpack
 from acclimate.lock import claimed
 from acclimate.pretraining.data import Examples
@@ -49,17 +48,18 @@ def _save(path: Path, stepper: Stepper, identity: Mapping[str, Any], progress: P
         "revision": stepper.method.revision,
         **asdict(progress),
     }
-    write_files({path: checkpoint_writer(tensors, record)})
+    write_checkpoint(path, tensors, record)
 
 
 def _restored(path: Path, stepper: Stepper, identity: Mapping[str, Any]) -> Progress:
     """Put back what was saved, if it is of this training; a file that is not is left alone."""
-    if not path.exists():
-        return Progress()
     try:
-        tensors, record = read_checkpoint(path)
+        found = read_checkpoint(path)
     except AcclimateError as error:
         raise AcclimateError(f"{error}; delete that file to start anew") from error
+    if found is None:
+        return Progress()
+    tensors, record = found
     try:
         progress = Progress(**{each.name: record[each.name] for each in fields(Progress)})
         others = differences(record, stepper.plan, stepper.method, identity)
