@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose, nan
 from pathlib import Path
@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # where tests run it from elsewh
 import bank
 import estimates
 import faults
+import fuzz
 import streams
 
 ROOT = Path(__file__).parents[1]
@@ -778,6 +779,11 @@ def fault_table(rows: Sequence[Row]) -> str:
     return faults.markdown([faults.Row(**row) for row in rows])
 
 
+def fuzz_table(found: Mapping[str, Any]) -> str:
+    """Cases that hypothesis drew."""
+    return fuzz.markdown([fuzz.Row(**row) for row in found["tests"]])
+
+
 @dataclass(frozen=True)
 class PageTable:
     """A table, the page it stands in, and the results it is made from."""
@@ -794,6 +800,7 @@ PAGE_TABLES = {
     "serving": PageTable(serving, "docs/serving.md", "serve.json"),
     "verdicts": PageTable(estimates.pages, "docs/guard.md", "bank.test.jsonl.gz"),
     "faults": PageTable(fault_table, "docs/reliability.md", "faults.json"),
+    "fuzz": PageTable(fuzz_table, "docs/reliability.md", "fuzz.json"),
     "streams": PageTable(stream_table, "docs/reliability.md", "streams.json"),
     "group_norm": PageTable(group_norm, "docs/measured.md", "cifar10c.json"),
     **{
