@@ -28,7 +28,7 @@ from typing import Any
 from acclimate import cli
 from acclimate.adaptation.adapt import adapt
 from acclimate.bench import Store
-from acclimate.checkpoint import read_tensors
+from acclimate.checkpoint import previous_of, read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.lock import LOCK
 from acclimate.pretraining.training import CHECKPOINT as PRETRAINING
@@ -296,7 +296,7 @@ def _plain(path: Path) -> bytes:
             _untimed({"key": key, "status": rows[key].status, "record": rows[key].record.to_dict()})
             for key in sorted(rows)
         ]
-    elif path.name == PRETRAINING:
+    elif path.name in (PRETRAINING, previous_of(Path(PRETRAINING)).name):
         tensors, record = read_tensors(path)
         value = {key: tensor.numpy().tobytes().hex() for key, tensor in sorted(tensors.items())}
         value["record"] = _untimed(record)

@@ -22,7 +22,7 @@ from acclimate.table import Entry, Number, Table
 
 ROOT = Path(__file__).parent.parent
 NAME = re.compile(r"^tests/fuzz/test_(?P<file>\w+)\.py::(?P<test>.+):$")
-COUNTS = re.compile(r"(\d+) passing examples, (\d+) failing examples")
+COUNTS = re.compile(r"(\d+) passing, (\d+) failing")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Row:
 def counted(lines: Iterator[str]) -> Iterator[Row]:
     """The rows in what pytest prints of hypothesis.
 
-    >>> text = ["tests/fuzz/test_images.py::test_a:", "  - 9 passing examples, 1 failing examples"]
+    >>> text = ["tests/fuzz/test_images.py::test_a:", "    - 9 passing, 1 failing, and 0 invalid"]
     >>> next(counted(iter(text)))
     Row(file='images', test='test_a', passed=9, failed=1)
     """

@@ -96,11 +96,11 @@ def test_a_check_costs_a_source_pass_and_what_it_takes_to_compare_both_models() 
     for part in np.split(FOGGY[:640], 10):
         stream(part)
         counts.append(stream.learner.forwards)
-    comparison, source, look = 2 * PASSES, 1, 2  # two halves: together a pass over the batch
+    comparison, source, sample = 2 * PASSES, 1, 2  # two halves: together a pass over the batch
     spent = torch.tensor(counts).diff().tolist()
-    first = 1 + comparison + look
+    first = 1 + comparison + sample
     assert spent[:FIRST] == [first, first, first, first + source]
-    assert spent[FIRST:] == [1, 1 + look, 1, 1 + source + comparison, 1 + look, 1]
+    assert spent[FIRST:] == [1, 1 + sample, 1, 1 + source + comparison, 1 + sample, 1]
 
 
 @pytest.mark.parametrize("recipe", ["bn", "ent"])

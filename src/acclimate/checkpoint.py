@@ -32,7 +32,7 @@ __all__ = [
     "write_checkpoint",
 ]
 
-_SEAL = "sha256"
+_SEAL = "acclimate.sha256"
 """The key in a record under which the hash of the tensors and of the rest of it lies."""
 
 
@@ -60,7 +60,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with _opened(path) as (file, record):
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     written = record.pop(_SEAL, None)  # files of 0.1 have none
-    if written not in (None, found := _sha256(tensors, record)):
+    if written is not None and written != (found := _sha256(tensors, record)):
         raise AcclimateError(
             f"could not read {path}: expected contents with the sha256 {written!s:.12}, got "
             f"{found:.12}; the file is damaged: copy it again, or write it anew"
@@ -88,8 +88,9 @@ def read_record(path: Path) -> dict[str, Any]:
 def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     try:
         with safe_open(path, framework="pt") as file:
-            record = parse_json((file.metadata() or {}).get("record", "{}"), path)
-            # Files of others may have something else there.
+            record: Any = {}
+            with suppress(AcclimateError):  # files of others may have something else there
+                record = parse_json((file.metadata() or {}).get("record", "{}"), path)
             yield file, record if isinstance(record, dict) else {}
     except SafetensorError as error:
         raise AcclimateError(
@@ -115,18 +116,23 @@ def write_checkpoint(
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """The newest checkpoint that is whole, with a warning where the last is not; None for none."""
+    if not path.exists():
+        return None
     previous = previous_of(path)
     try:
-        return read_tensors(path) if path.exists() or previous.exists() else None
+        return read_tensors(path)
     except AcclimateError as error:
         if not previous.exists():
             raise
+        found = read_tensors(previous)
+        with suppress(OSError):  # else the next one written would keep the damaged one beside it
+            os.replace(previous, path)
         warnings.warn(
             f"{error}; the run resumes from the checkpoint before it, {previous.name}",
             AcclimateWarning,
             stacklevel=2,
         )
-        return read_tensors(previous)
+        return found
 
 
 def remove_checkpoint(path: Path) -> None:

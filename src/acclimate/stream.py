@@ -78,8 +78,8 @@ class Stream(nn.Module):
     rate holds for the recipe's own batch size; name another ``batch_size`` and it is scaled
     linearly. Where you name neither, it is scaled to the size of the first batch.
 
-    The guard's comparisons cost six gradient-free forward passes of every ``check_every``-th batch,
-    and one of every third.
+    The guard's comparisons cost seven gradient-free forward passes of every ``check_every``-th
+    batch, and one of every third; the first four batches are all compared.
     A batch whose loss is not finite is predicted by the source model and undone at once; from
     images that are not finite nothing is learnt to begin with.
 
@@ -250,7 +250,8 @@ class Stream(nn.Module):
             self._warn_of_few(len(images))
             warn_of_unscaled(float(images.min()), float(images.max()))
         if self._compares:
-            self._look(images)
+            self._comparison.count()
+            self._sample(images)
             if self._comparison.is_due(self.guard.check_every):
                 self._compare(images)
         if self._comparison.contained:
@@ -315,11 +316,11 @@ class Stream(nn.Module):
                 Event(step=learner.steps, trouble=str(comparison.estimate), action="adapts again")
             )
 
-    def _look(self, images: Tensor) -> None:
+    def _sample(self, images: Tensor) -> None:
         """From time to time, keep what the norm layers see of both halves of a batch."""
         adapts = self.learner.recipe.normalization.adapts and bool(self._layers)
-        if self._comparison.look_is_due() and adapts and len(images) >= 2 * HALVES:
-            self._comparison.look([self._statistics(images[start::2]) for start in (0, 1)])
+        if self._comparison.sample_is_due and adapts and len(images) >= 2 * HALVES:
+            self._comparison.sample([self._statistics(images[start::2]) for start in (0, 1)])
 
     def _statistics(self, images: Tensor) -> dict[str, Tensor]:
         """What the norm layers see of some images, in units of the source's."""
@@ -504,6 +505,8 @@ class Stream(nn.Module):
         """Resume from what ``state_dict`` held; that of another recipe, or damaged, is refused."""
         try:
             self._resume_from(state)
+        except torch.OutOfMemoryError:
+            raise
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise AcclimateError(
                 f"expected what state_dict of a stream held, got something else ({error!r:.120}): "
@@ -522,6 +525,8 @@ class Stream(nn.Module):
             unpack(self._watch, under("watch/", state))
             self._comparison = Comparison()  # 0.1 compared nothing
             unpack(self._comparison, under("comparison/", state))
+            if int(self._comparison.sizes.sum()) != self._comparison.images:
+                self._comparison.forget_adapted()  # of before batches were told apart
             self.paused = bool(state["paused"])
             self._rollbacks = int(state["rollbacks"])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -72,3 +74,26 @@ def test_the_folder_is_the_users_cache_unless_another_is_named(
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert choices_folder() == tmp_path / ".cache" / "acclimate" / "choices"
+
+
+def test_a_user_without_a_home_has_one_for_temporary_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nobody(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv(CACHE)
+    monkeypatch.setattr(Path, "expanduser", nobody)  # a user without an entry, as in containers
+    assert choices_folder() == Path(tempfile.gettempdir()) / "acclimate" / "choices"
+
+
+def test_a_disk_without_second_names_keeps_a_choice_too(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    assert remembered(WHERE, lambda: {"half": True}) == {"half": True}
+    assert remembered(WHERE, lambda: {"half": False}) == {"half": True}
+    assert len(list(cache.iterdir())) == 1

@@ -266,10 +266,7 @@ def test_damaged_files_of_a_run_are_named(tmp_path):
     assert dies(tmp_path, 1 + 10 * BATCHES + 2)
     for each in tmp_path.glob("checkpoint*"):
         each.write_bytes(b"rubbish")
-    with (
-        pytest.warns(AcclimateWarning, match="resumes from the checkpoint before it"),
-        pytest.raises(AcclimateError, match=r"could not read .*checkpoint\.previous\.safetensors"),
-    ):
+    with pytest.raises(AcclimateError, match=r"could not read .*checkpoint\.previous\.safetensors"):
         adapt(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(AcclimateError, match=r"expected JSON in .*run\.json"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import multiprocessing
 import os
 import signal
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from acclimate.bench import Added, Result, Store, conditions
+from acclimate.bench.store import COLUMNS
 from acclimate.errors import AcclimateError, AcclimateWarning
 from stored import job, result
 
@@ -287,6 +290,20 @@ def test_a_store_whose_schema_is_damaged_is_said_to_be(store):
     store.path.write_bytes(content.replace(b"CREATE TABLE", b"CREATE TABL\x80", 1))
     with pytest.raises(AcclimateError, match=r"cannot use the store .*: it is damaged"):
         Store(store.path)
+
+
+def test_the_hash_of_a_result_is_of_its_values_however_sqlite_writes_numbers(store):
+    store.add(replace(result(), record=replace(result().record, seconds=0.1 + 0.2)))
+    with sqlite3.connect(store.path) as connection:
+        names = ", ".join(f'"{name}"' for name in COLUMNS)
+        *row, stored = connection.execute(f"SELECT {names}, sha256 FROM results").fetchone()
+    connection.close()
+    kinds = [kind.startswith("TEXT") for kind, _ in COLUMNS.values()]
+    plain = [
+        each.encode() if text and each is not None else each
+        for each, text in zip(row, kinds, strict=True)
+    ]
+    assert hashlib.sha256(json.dumps(plain, default=repr).encode()).hexdigest() == stored
 
 
 def test_an_index_that_lacks_a_result_is_noticed(store):

@@ -225,6 +225,14 @@ def test_a_mapped_file_that_is_changed_is_noticed(tmp_path, size):
         source.read(torch.arange(3, 5))
 
 
+def test_a_mapped_file_that_is_touched_is_the_same(tmp_path):
+    np.save(tmp_path / "set.npy", IMAGES)
+    source = open_images(tmp_path / "set.npy", preprocessing=RGB8)
+    source.fingerprint()
+    os.utime(tmp_path / "set.npy", (1, 1))
+    assert source.read(torch.arange(2)).shape == (2, *RGB8.shape)
+
+
 def write_foreign_zip(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "hello")

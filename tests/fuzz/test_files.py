@@ -16,6 +16,8 @@ import yaml
 from hypothesis import event, given
 from hypothesis import strategies as st
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from acclimate.adaptation.folder import CHECKPOINT
 from acclimate.bench import Store, export
@@ -23,13 +25,12 @@ from acclimate.bench.choices import read_choices
 from acclimate.bench.plan import Plan
 from acclimate.bench.store import read_json
 from acclimate.callbacks import Callback
-from acclimate.checkpoint import read_tensors, tensors_writer
+from acclimate.checkpoint import read_tensors
 from acclimate.data import open_images
 from acclimate.data.corrupted import write_corrupted
 from acclimate.data.digits import PREPROCESSING, digits
 from acclimate.data.labels import ClassList
 from acclimate.errors import AcclimateError
-from acclimate.files import write_files
 from acclimate.models.networks.digits import load_digits_model
 from acclimate.pretraining import Plan as Training
 from acclimate.pretraining import Vanilla, pretrain
@@ -235,15 +236,17 @@ def test_other_files_of_finished_runs(run: Path, name: str) -> None:
 
 
 def damaged_checkpoints(path: Path, draw: Callable[..., Any]) -> bytes:
-    """Other bytes, another record beside the tensors, or other tensors."""
+    """Other bytes; or another record beside the tensors, or other tensors, under the old hash."""
     what = draw(st.sampled_from(["bytes", "record", "tensors"]))
     if what == "bytes":
         return bytes(draw(damaged_bytes(path.read_bytes())))
     tensors, record = read_tensors(path)
+    with safe_open(path, framework="pt") as file:
+        written = json.loads(file.metadata()["record"])
+    seal = {key: value for key, value in written.items() if key not in record}
     if what == "record":
-        seal = {"sha256": record.pop("sha256")}
         damaged = draw(damaged_values(record))
-        record = damaged | seal if isinstance(damaged, dict) else damaged
+        record = damaged if isinstance(damaged, dict) else {}
     for name in draw(st.lists(st.sampled_from(sorted(tensors)), min_size=1, max_size=3)):
         if what != "tensors" or name not in tensors:
             continue
@@ -256,7 +259,7 @@ def damaged_checkpoints(path: Path, draw: Callable[..., Any]) -> bytes:
         elif change == "renamed":
             tensors[f"{name}/x"] = tensor
     made = path.with_name("made.safetensors")
-    write_files({made: tensors_writer(tensors, record)})
+    save_file(tensors, made, metadata={"record": json.dumps({**record, **seal})})
     content = made.read_bytes()
     made.unlink()
     return content

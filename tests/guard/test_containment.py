@@ -57,7 +57,7 @@ def test_every_batch_is_compared_until_there_are_enough_images_and_then_one_of_s
     comparison, small = Comparison(), evidence(16, stays=0.9, confidence=0.9)
     due = []
     for _ in range(10):
-        comparison.look_is_due()
+        comparison.count()
         due.append(comparison.is_due(3))
         if due[-1]:
             comparison.add(small, small, [])
@@ -68,7 +68,7 @@ def test_the_first_batches_are_compared_however_large_they_are():
     comparison, large = Comparison(), evidence(100, stays=0.9, confidence=0.9)
     due = []
     for _ in range(8):
-        comparison.look_is_due()
+        comparison.count()
         due.append(comparison.is_due(4))
         if due[-1]:
             comparison.add(large, large, [])
@@ -87,7 +87,7 @@ def test_where_the_mix_of_classes_varies_the_gain_has_to_be_likely():
     for varies in (False, True):
         comparison = Comparison()
         for number in range(2):
-            comparison.look(halves_of(5.0 * number * varies))
+            comparison.sample(halves_of(5.0 * number * varies))
         assert comparison.mix_varies is varies
         comparison.add(before, after, [0.5] * 16)
         assert comparison.estimate is not None
@@ -100,7 +100,7 @@ def test_where_the_mix_of_classes_varies_batches_are_estimated_one_by_one():
     one, two = (evidence(100, stays=stays, confidence=0.9) for stays in (0.9, 0.5))
     comparison = Comparison()
     for number, after in enumerate((one, two)):
-        comparison.look(halves_of(5.0 * number))
+        comparison.sample(halves_of(5.0 * number))
         comparison.add(one, after, [])
     together = comparison.estimate
     alone = [compared(one, after, shift=[]).estimate for after in (one, two)]
@@ -113,16 +113,19 @@ def test_where_the_mix_of_classes_varies_batches_are_estimated_one_by_one():
 def test_when_the_mix_begins_to_vary_it_is_looked_into_at_once():
     comparison, large = Comparison(), evidence(100, stays=0.9, confidence=0.9)
     for _ in range(FIRST):
-        comparison.look(halves_of(0.0))
+        comparison.sample(halves_of(0.0))
         comparison.add(large, large, [])
     assert not comparison.is_due(10)
-    comparison.look(halves_of(9.0))
+    comparison.sample(halves_of(9.0))
     assert comparison.is_due(10)
 
 
 def test_statistics_are_kept_of_the_first_batches_and_of_every_third():
     comparison = Comparison()
-    due = [comparison.look_is_due() for _ in range(9)]
+    due = []
+    for _ in range(9):
+        comparison.count()
+        due.append(comparison.sample_is_due)
     assert due == [True] * 4 + [False, True, False, False, True]
 
 
@@ -146,13 +149,40 @@ def test_the_choice_stays_while_there_is_nothing_to_compare():
     assert (comparison.contained, comparison.images, comparison.estimate) == (True, 0, None)
 
 
+def test_statistics_that_are_not_finite_are_left_out():
+    comparison = Comparison()
+    for mean in (0.0, 5.0, float("nan")):
+        comparison.sample(halves_of(mean))
+    assert comparison.mix_varies
+    assert len(comparison.samples["last"]) == 2
+
+
+def test_batches_too_small_to_estimate_one_by_one_are_estimated_together():
+    comparison, small = Comparison(), evidence(20, stays=0.9, confidence=0.9)
+    for mean in (0.0, 5.0):
+        comparison.sample(halves_of(mean))
+    for _ in range(5):
+        comparison.add(small, small, [])
+    assert comparison.mix_varies
+    assert comparison.estimate is not None
+    assert comparison.estimate.images == 100
+
+
+def test_the_order_of_the_layers_is_that_of_the_model_whatever_a_checkpoint_made_of_it():
+    comparison = Comparison()
+    comparison.sample(halves_of(0.0))
+    comparison.samples = dict(sorted(comparison.samples.items(), reverse=True))
+    comparison.sample(halves_of(0.0))
+    assert list(comparison.samples) == ["first", "middle", "last"]
+
+
 def test_a_comparison_can_be_stored():
     comparison, other = compared(SURE, GUESSING), Comparison()
     for mean in (0.0, 3.0):
-        comparison.look(halves_of(mean))
+        comparison.sample(halves_of(mean))
     unpack(other, pack(comparison))
     assert other.contained
     assert other.mix_varies
-    assert other.looks.keys() == comparison.looks.keys()
+    assert other.samples.keys() == comparison.samples.keys()
     assert other.estimate == comparison.estimate
     assert other.temperature == comparison.temperature

@@ -28,7 +28,10 @@ def choices_folder() -> Path:
     """Where choices are kept: each is one small file, and any of them may be deleted."""
     own = os.environ.get(CACHE)
     shared = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "acclimate"
-    return Path(own or shared).expanduser() / "choices"
+    try:
+        return Path(own or shared).expanduser() / "choices"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(tempfile.gettempdir()) / "acclimate" / "choices"
 
 
 def remembered(
@@ -93,15 +96,16 @@ def _kept(path: Path) -> dict[str, bool] | None:
 def _keep(path: Path, text: str) -> None:
     """Write a choice unless a whole one is there by now."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".partial", delete=False) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    handle, own = tempfile.mkstemp(dir=path.parent, suffix=".partial")
     try:
-        with suppress(FileExistsError):
-            os.link(file.name, path)  # unlike a rename it leaves the choice of who was first
-        if _kept(path) is None:  # a damaged one was there
-            os.replace(file.name, path)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+        with suppress(OSError):  # it exists, or the disk has no second names
+            os.link(own, path)  # unlike a rename it leaves the choice of who was first
+        if _kept(path) is None:  # none, or a damaged one
+            os.replace(own, path)
         sync(path.parent)
     finally:
-        Path(file.name).unlink(missing_ok=True)
+        Path(own).unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from acclimate import parallel
@@ -108,6 +109,8 @@ class RunFolder:
             state = parallel.on_main(lambda: read_checkpoint(path))
             if state is not None:
                 load(*state)
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:  # as many kinds as there are kinds of state
             reason = error if isinstance(error, AcclimateError) else f"{path}: {error!r}"
             raise AcclimateError(

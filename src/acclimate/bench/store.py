@@ -95,7 +95,13 @@ COLUMNS: dict[str, tuple[str, Callable[[Result], Any]]] = {
 }
 """What a store keeps of a result: the kind of each column, and where its value comes from."""
 
-_DIGEST = "sha256_of(CAST({} AS BLOB))".format(" || ',' || ".join(f'quote("{n}")' for n in COLUMNS))
+_DIGEST = "sha256_of({})".format(
+    ", ".join(
+        f'CAST("{n}" AS BLOB)' if kind.startswith("TEXT") else f'"{n}"'
+        for n, (kind, _) in COLUMNS.items()
+    )
+)
+"""Of the values, and not of their text: how SQLite writes a number depends on its version."""
 _SEALED = f"sha256 IS {_DIGEST}"
 """That a row is what was written."""
 
@@ -143,8 +149,8 @@ def _result(job: str, status: str, record: str, message: str, created: str) -> R
         return Result.from_dict(plain)
     except (TypeError, ValueError, RecursionError, AcclimateError) as error:
         raise AcclimateError(
-            f"a line of a store is damaged ({error}): job {job!r:.80}; take a copy of the store "
-            "from before, or remove the line"
+            f"a stored result is damaged ({error}): job {job!r:.80}; take a copy of the store "
+            "from before, or remove that result"
         ) from error
 
 
@@ -212,7 +218,8 @@ def _create(path: Path) -> None:
         raise AcclimateError(f"no such folder: {path.parent}; make it, or choose another store")
     if path.is_dir():
         raise AcclimateError(f"expected a file for the store, got the folder {path}")
-    if is_made(path):
+    unfinished = path.with_name(f"{path.name}-journal").exists()  # of a kill, or of another writer
+    if is_made(path) and not unfinished:
         return
     with (
         _explained(f"cannot make the store {path}"),
@@ -229,9 +236,8 @@ def _create(path: Path) -> None:
 
 
 def is_made(path: Path) -> bool:
-    """Whether there is a store, or another file; what a kill or a full disk left of one is none."""
-    unfinished = path.with_name(f"{path.name}-journal").exists()
-    return path.exists() and path.stat().st_size > 0 and not unfinished
+    """Whether there is a store, or another file; what a full disk left of one, empty, is none."""
+    return path.exists() and path.stat().st_size > 0
 
 
 def _upgrade(path: Path) -> None:
@@ -273,7 +279,7 @@ def _ready(uri: str, *, write: bool) -> sqlite3.Connection:
             # A result is on the disk before `add` returns, whatever happens to the machine.
             connection.execute("PRAGMA synchronous = FULL")
             _let_readers_read(connection)
-        connection.create_function("sha256_of", 1, _sha256, deterministic=True)
+        connection.create_function("sha256_of", len(COLUMNS), _sha256, deterministic=True)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         connection.close()
@@ -281,8 +287,8 @@ def _ready(uri: str, *, write: bool) -> sqlite3.Connection:
     return connection
 
 
-def _sha256(row: bytes) -> str:
-    return hashlib.sha256(row).hexdigest()
+def _sha256(*row: object) -> str:
+    return hashlib.sha256(json.dumps(row, default=repr).encode()).hexdigest()
 
 
 def _let_readers_read(connection: sqlite3.Connection) -> None:

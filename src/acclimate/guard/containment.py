@@ -28,11 +28,11 @@ ENOUGH_SEEN = 64
 FIRST = 4
 """So many batches are compared in any case."""
 
-LOOK = 3
+SAMPLE_EVERY = 3
 """Of one batch of so many the statistics are kept, to see whether the mix of classes varies."""
 
-LOOKS = 4
-"""It is told by the last so many of these."""
+SAMPLES = 4
+"""It is judged by the last so many of these."""
 
 ODDS = 0.5
 """This part of half an interval of 90 % is exceeded one time in five."""
@@ -52,7 +52,7 @@ class Comparison:
     """What both models predicted for the latest images, and which of them is used.
 
     ``contained`` is whether the unadapted one is. ``since`` counts the batches since the last
-    comparison, ``compared`` those compared, ``batches`` all. ``looks`` are the statistics of both
+    comparison, ``compared`` those compared, ``batches`` all. ``samples`` are the statistics of both
     halves of some batches, by layer, ``mix_varies`` whether they differ in their classes. The
     images kept are of batches of so many ``sizes``. The fields are tensors and numbers, so that a
     checkpoint can hold them.
@@ -64,7 +64,7 @@ class Comparison:
     batches: int = 0
     classes: int = 0
     mix_varies: bool = False
-    looks: dict[str, Tensor] = field(default_factory=dict)
+    samples: dict[str, Tensor] = field(default_factory=dict)
     unadapted: dict[str, Tensor] = field(default_factory=dict)
     adapted: dict[str, Tensor] = field(default_factory=dict)
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
@@ -76,25 +76,36 @@ class Comparison:
         """How many are compared."""
         return len(self.adapted.get("predicted", ()))
 
+    def count(self) -> None:
+        """Count a batch, before asking what is due."""
+        self.since, self.batches = self.since + 1, self.batches + 1
+
     def is_due(self, every: int) -> bool:
-        """Whether a batch, counted by :meth:`look_is_due`, is one to compare."""
+        """Whether the batch is one to compare."""
         every = min(every, WAITING) if self.contained else every
         few = self.images < ENOUGH_SEEN or self.compared < FIRST
         return few or self.since >= every
 
-    def look_is_due(self) -> bool:
-        """Count a batch; whether its statistics are to be kept."""
-        self.since, self.batches = self.since + 1, self.batches + 1
-        return self.batches <= FIRST or self.batches % LOOK == 0
+    @property
+    def sample_is_due(self) -> bool:
+        """Whether the batch's statistics are to be kept."""
+        return self.batches <= FIRST or self.batches % SAMPLE_EVERY == 0
 
-    def look(self, halves: Sequence[Mapping[str, Tensor]]) -> None:
-        """Keep the statistics of both halves of a batch; compare at once where mixes vary anew."""
+    def sample(self, halves: Sequence[Mapping[str, Tensor]]) -> None:
+        """Keep the statistics of both halves of a batch; compare at once where mixes vary anew.
+
+        Those that are not finite tell nothing, and are left out.
+        """
         one, other = halves
-        for layer in one:
-            both = torch.stack([one[layer], other[layer]])[None].float()
-            known = self.looks.get(layer, both[:0])
-            self.looks[layer] = torch.cat([known, both])[-LOOKS:]
-        varied, self.mix_varies = self.mix_varies, mix_varies(self.looks)
+        both = {layer: torch.stack([one[layer], other[layer]])[None].float() for layer in one}
+        if not all(bool(torch.isfinite(each).all()) for each in both.values()):
+            return
+        # In the order of the layers, which a checkpoint may not keep.
+        self.samples = {
+            layer: torch.cat([self.samples.get(layer, new[:0]), new])[-SAMPLES:]
+            for layer, new in both.items()
+        }
+        varied, self.mix_varies = self.mix_varies, mix_varies(self.samples)
         if self.mix_varies != varied:
             self._estimate = None
         if self.mix_varies and not varied:
@@ -139,15 +150,19 @@ class Comparison:
         speak of harm, and several batches together hold them all.
         """
         if self._estimate is None and self.images:  # asked for with every batch's probabilities
-            sizes = self.sizes.tolist() if self.mix_varies else [self.images]
-            before, after = (self._parts(each, sizes) for each in (self.unadapted, self.adapted))
-            shift = self.shift.tolist()
-            found = [
-                estimate_error(*pair, learnt=not shift, shift=shift)
-                for pair in zip(before, after, strict=True)
-            ]
-            self._estimate = mean_estimate([each for each in found if each is not None])
+            by_batch = self._mean_over(self.sizes.tolist()) if self.mix_varies else None
+            self._estimate = by_batch or self._mean_over([self.images])
         return self._estimate
+
+    def _mean_over(self, sizes: Sequence[int]) -> ErrorEstimate | None:
+        """The mean of what can be estimated of so many images each."""
+        before, after = (self._parts(each, sizes) for each in (self.unadapted, self.adapted))
+        shift = self.shift.tolist()
+        found = [
+            estimate_error(*pair, learnt=not shift, shift=shift)
+            for pair in zip(before, after, strict=True)
+        ]
+        return mean_estimate([each for each in found if each is not None])
 
     def _parts(self, tensors: Mapping[str, Tensor], sizes: Sequence[int]) -> Iterator[Evidence]:
         split = {name: each.split(list(sizes)) for name, each in tensors.items()}

@@ -1,4 +1,4 @@
-"""Whether the mix of classes varies from batch to batch, told by where batches differ.
+"""Whether the mix of classes varies from batch to batch, estimated from where batches differ.
 
 Batches that are drawn alike differ from each other as two halves of one batch do. Where batches
 come from two appearances (a lamp that flickers), they differ more, and most in the first layers.
@@ -17,7 +17,8 @@ from torch import Tensor
 __all__ = ["mix_varies", "variation"]
 
 MORE = 1.25
-"""The last layer differs by this factor more than within a batch; alike batches stay below 1.2."""
+"""The last layer differs by this factor more than within a batch; batches drawn alike stay below
+1.2, as long as the weights move little between them."""
 
 LATE = 0.55
 """... and by this part of what the first layers do; two appearances in turn stay below 0.5."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -61,7 +62,11 @@ def _restored(path: Path, stepper: Stepper, identity: Mapping[str, Any]) -> Prog
         return Progress()
     tensors, record = found
     try:
-        progress = Progress(**{each.name: record[each.name] for each in fields(Progress)})
+        progress = Progress(
+            epoch=operator.index(record["epoch"]),
+            losses=[float(each) for each in record["losses"]],
+            seconds=float(record["seconds"]),
+        )
         others = differences(record, stepper.plan, stepper.method, identity)
         if others:
             raise AcclimateError(
