@@ -325,7 +325,7 @@ class Treatment:
 def treatments(
     loaded: LoadedModel, images: int, learn: Learn, draw: random.Random
 ) -> Iterator[Treatment]:
-    """New statistics, the default way to learn as it goes on, and others at the rates."""
+    """New statistics, the default way to learn as it continues, and others at the rates."""
     layers = batch_norm_layers(loaded.model)
     most = min(10 * images, max(3 * images, 2000))
     choices = [

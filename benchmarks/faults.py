@@ -9,7 +9,7 @@ call again and compares all files with those of an undisturbed run. Commands run
 processes, which begin to work at once, as ``acclimate`` itself does but without its start-up; those
 on Ray are started anew, on a cluster of this machine. Full disks are small ``tmpfs`` mounts, which
 takes root and Linux; folders that cannot be written to bind root, too, since the processes give up
-its privilege of writing anyway. A run goes on from what is in its lines.
+its privilege of writing anyway. A run resumes from what is in its lines.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Acceleration:
         fused: batch norm with what follows it as one operation, and convolutions that do not learn
             keep no input (a twin of the model, see :mod:`acclimate.acceleration.twin`).
         recorded: on a GPU, a step is captured as a CUDA graph and replayed.
-        searches: on a GPU, cuDNN takes the kernels that are fastest at the moment: up to a ninth
+        searches: on a GPU, cuDNN takes the kernels that are fastest at the moment: up to a tenth
             faster, and other bits in every run. Else it takes them by rule, the same each time.
         deterministic: on a GPU, no TensorFloat-32 either.
 
