@@ -179,6 +179,28 @@ def test_a_damaged_state_is_refused(key: str, value: object) -> None:
         Stream(bn_net(), "ent").load_state_dict(state)
 
 
+@pytest.mark.parametrize("change", [lambda t: t[:0], lambda t: t[None], lambda t: t + 1])
+@pytest.mark.parametrize(
+    "key",
+    ["watch/probability", "learner/optimizer/0.momentum_buffer", "comparison/adapted.entropy"],
+)
+def test_a_state_of_other_contents_is_refused_when_loaded_not_in_a_later_batch(
+    key: str, change: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    stream = Stream(bn_net(), "ent")
+    run(stream, BATCHES)
+    state = stream.state_dict()
+    state["_extra_state"][key] = change(state["_extra_state"][key])
+    with pytest.raises(AcclimateError, match="its contents are not those that were saved"):
+        Stream(bn_net(), "ent").load_state_dict(state)
+
+
+def test_a_state_of_a_version_without_a_checksum_is_read() -> None:
+    state = Stream(bn_net(), "ent").state_dict()
+    del state["_extra_state"]["sha256"]
+    Stream(bn_net(), "ent").load_state_dict(state)
+
+
 @pytest.mark.parametrize("extra", [None, 3, [], "x"])
 def test_what_is_no_state_is_refused(extra: object) -> None:
     state = {**Stream(bn_net(), "ent").state_dict(), "_extra_state": extra}

@@ -28,6 +28,7 @@ __all__ = [
     "read_record",
     "read_tensors",
     "remove_checkpoint",
+    "tensors_sha256",
     "tensors_writer",
     "write_checkpoint",
 ]
@@ -47,7 +48,7 @@ def tensors_writer(
         if tensor.untyped_storage().data_ptr() in seen:
             whole[key] = tensor.clone()
         seen.add(tensor.untyped_storage().data_ptr())
-    sealed = {**(record or {}), _SEAL: _sha256(whole, record or {})}
+    sealed = {**(record or {}), _SEAL: tensors_sha256(whole, record)}
     # One entry only: safetensors writes several in an order that differs from run to run.
     return lambda path: save_file(whole, path, metadata={"record": json.dumps(sealed)})
 
@@ -60,7 +61,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with _opened(path) as (file, record):
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     written = record.pop(_SEAL, None)  # files of 0.1 have none
-    if written is not None and written != (found := _sha256(tensors, record)):
+    if written is not None and written != (found := tensors_sha256(tensors, record)):
         raise AcclimateError(
             f"could not read {path}: expected contents with the sha256 {written!s:.12}, got "
             f"{found:.12}; the file is damaged: copy it again, or write it anew"
@@ -68,8 +69,13 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, record
 
 
-def _sha256(tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> str:
-    plain = json.loads(json.dumps(record))
+def tensors_sha256(tensors: Mapping[str, Tensor], record: Mapping[str, Any] | None = None) -> str:
+    """The sha256 of named tensors, and of a record beside them.
+
+    >>> tensors_sha256({"weight": torch.zeros(2)})[:8]
+    'a1c83a1a'
+    """
+    plain = json.loads(json.dumps(record or {}))
     total = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -22,6 +22,8 @@ DEEPEST = 100
 """Lists and mappings within each other."""
 MOST_NODES = 100_000
 """Values of a YAML file, with every alias written out."""
+LONGEST_NUMBER = 400
+"""Characters of a number in a YAML file: enough for any float; longer ones take long to read."""
 
 
 def read_text(path: Path, *, largest: int = LARGEST, hint: str = "", errors: str = "strict") -> str:
@@ -121,6 +123,9 @@ def read_yaml(path: Path, *, hint: str = "") -> Any:
     return value
 
 
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+
 def _limited_loader() -> Any:
     import yaml
 
@@ -139,6 +144,8 @@ def _limited_loader() -> Any:
             self._refuse_more()
             node = super().compose_node(parent, index)
             self._deep -= 1
+            if node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER:
+                raise yaml.YAMLError(f"a number of more than {LONGEST_NUMBER} characters")
             if alias and id(node) not in self._sizes:
                 raise yaml.YAMLError("an alias that refers to what it is a part of")
             if alias:

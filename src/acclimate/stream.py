@@ -19,6 +19,7 @@ from acclimate import parallel
 from acclimate.acceleration import check_speed, choose
 from acclimate.adaptation.auto import AUTO
 from acclimate.callbacks import Callback, StepRecord, check_callbacks
+from acclimate.checkpoint import tensors_sha256
 from acclimate.data.arrays import model_input, warn_of_unscaled
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
@@ -499,7 +500,7 @@ class Stream(nn.Module):
             state["recipe"] = torch.tensor(list(_described(self.learner.recipe)), dtype=torch.uint8)
             state["paused"] = torch.tensor(self.paused)
             state["rollbacks"] = torch.tensor(self._rollbacks)
-            return state
+            return {**state, _SEAL: _sealed(state)}
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
         """Resume from what ``state_dict`` held; that of another recipe, or damaged, is refused."""
@@ -518,6 +519,7 @@ class Stream(nn.Module):
         with self._lock:
             if "recipe" in state:  # 0.1 wrote none
                 _check_recipe(bytes(state["recipe"].tolist()), self.learner.recipe)
+            _check_seal(state)
             self.learner.load_state_tensors(under("learner/", state))
             self._fresh = under("fresh/", state)
             for name, tensor in self.learner.source.items():
@@ -529,6 +531,21 @@ class Stream(nn.Module):
                 self._comparison.forget_adapted()  # of before batches were told apart
             self.paused = bool(state["paused"])
             self._rollbacks = int(state["rollbacks"])
+
+
+_SEAL = "sha256"
+"""Of all the rest: a tensor of another shape would only be noticed in a later batch."""
+
+
+def _sealed(state: Mapping[str, Tensor]) -> Tensor:
+    digest = bytes.fromhex(tensors_sha256(state))
+    return torch.tensor(list(digest), dtype=torch.uint8)
+
+
+def _check_seal(state: Mapping[str, Tensor]) -> None:
+    rest = {name: tensor for name, tensor in state.items() if name != _SEAL}
+    if _SEAL in state and not torch.equal(state[_SEAL].cpu(), _sealed(rest)):  # 0.1 wrote none
+        raise ValueError("its contents are not those that were saved")
 
 
 def _described(recipe: Recipe) -> bytes:

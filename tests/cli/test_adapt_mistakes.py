@@ -133,3 +133,16 @@ def test_code_that_exits_is_a_mistake(module, model, said, tmp_path, capfd, monk
     err = capfd.readouterr().err
     assert said in err
     assert "Traceback" not in err
+
+
+def test_too_little_memory_ends_in_words(tmp_path, capfd, monkeypatch):
+    write_npz(tmp_path / "blurred.npz", count=20)
+
+    def too_large(*_):
+        raise MemoryError("Unable to allocate 62.5 GiB")
+
+    monkeypatch.setattr("acclimate.data.opening.load_arrays", too_large)
+    assert main(["adapt", "--model", "acclimate:digits", "--images", "blurred.npz"]) == 2
+    err = capfd.readouterr().err
+    assert "acclimate: out of memory: Unable to allocate 62.5 GiB; expected images" in err
+    assert "Traceback" not in err

@@ -267,6 +267,15 @@ def test_a_truncated_npz_is_refused(tmp_path, size):
         open_images(path, preprocessing=RGB8)
 
 
+def test_an_npz_that_would_not_fit_the_memory_is_not_unpacked(tmp_path, monkeypatch):
+    path = tmp_path / "zeros.npz"
+    np.savez_compressed(path, images=np.zeros((4096, 16, 16), np.uint8))
+    assert path.stat().st_size < 10_000
+    monkeypatch.setattr("acclimate.data.arrays.available_memory", lambda: 2**20)
+    with pytest.raises(AcclimateError, match=r"at most 1,048,576 bytes .* got 1,048,704 unpacked"):
+        open_images(path, preprocessing=RGB8)
+
+
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])
 def test_a_header_with_a_zero_byte_is_refused(tmp_path, name):
     write = np.save if name == "a.npy" else np.savez

@@ -157,6 +157,31 @@ def test_code_of_an_image_processor_is_never_run(
     assert not ran.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", '{"model_type": "resnet", "hidden_sizes": "abc"}'),
+        ("config.json", '{"model_type": "resnet", "hidden_sizes": []}'),
+        ("config.json", '{"model_type": "resnet", "hidden_act": "none such"}'),
+        ("config.json", '{"model_type": ["resnet"]}'),
+        ("config.json", "[" * 100_000),
+        ("preprocessor_config.json", "[]"),
+        ("preprocessor_config.json", '{"auto_map": 7}'),
+        (
+            "preprocessor_config.json",
+            '{"image_processor_type": "ViTImageProcessor", "rescale_factor": 0}',
+        ),
+    ],
+)
+def test_a_damaged_file_is_named(
+    name: str, content: str, transformers: Any, tmp_path: Path
+) -> None:
+    resnet(transformers).save_pretrained(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(AcclimateError, match=rf"cannot use the {name} of hf:.* it is damaged"):
+        load(f"hf:{tmp_path}")
+
+
 def test_a_folder_or_name_that_is_not_there(
     transformers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

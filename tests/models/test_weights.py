@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import pickle
 from collections import OrderedDict
 from pathlib import Path
@@ -180,6 +181,10 @@ def test_missing_file_folder_empty_file_and_foreign_suffix(tmp_path: Path) -> No
     (tmp_path / "empty.pth").touch()
     with pytest.raises(AcclimateError, match="is empty"):
         load_weights(tmp_path / "empty.pth")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.safetensors")  # opening it would wait
+        with pytest.raises(AcclimateError, match="got the pipe or device"):
+            load_weights(tmp_path / "pipe.safetensors")
     (tmp_path / "net.onnx").write_bytes(b"x")
     with pytest.raises(AcclimateError, match="expected weights in a file ending in"):
         load_weights(tmp_path / "net.onnx")

@@ -62,6 +62,12 @@ def test_a_loss_that_runs_away_is_named():
         pretrain(net(), examples(), Vanilla(), Plan(epochs=5, lr=1e30), progress=False)
 
 
+def test_a_model_for_other_channels():
+    grey = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 3))
+    with pytest.raises(AcclimateError, match=r"failed on images of shape .* expected 1 channels"):
+        pretrain(grey, examples(), Vanilla(), Plan(epochs=1), progress=False)
+
+
 def test_a_model_with_too_few_outputs():
     with pytest.raises(AcclimateError, match="at least 3 outputs for these labels, got 2"):
         pretrain(

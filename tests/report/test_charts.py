@@ -98,6 +98,16 @@ def test_a_png_is_light_and_has_words():
     assert (image < 100).sum() > 500
 
 
+def test_names_with_control_characters_are_written_out_in_files(reported):
+    (bn,) = sweep(models=["m"], corruptions=["fog"], severities=(5,), recipes=["bn"])
+    report = reported([replace(bn, job=replace(bn.job, recipe="\x1b[2Jbn"))])
+    (figure,) = section(report, "corruptions").figures
+    drawn = svg(figure.spec)
+    ET.fromstring(drawn)  # well-formed: XML has no such characters
+    assert r"\x1b[2Jbn" in drawn
+    assert png(figure.spec).startswith(b"\x89PNG")
+
+
 def test_without_vl_convert_the_page_has_tables_and_files_are_refused(reported, monkeypatch):
     monkeypatch.setattr(charts, "find_spec", lambda name: None)
     with pytest.raises(AcclimateError, match=r"pip install 'acclimate\[report\]'"):

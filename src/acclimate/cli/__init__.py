@@ -32,6 +32,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AcclimateError as error:
         print(printable(f"acclimate: {error}"), file=sys.stderr)
         return USER_ERROR
+    except MemoryError as error:  # numpy's has words, Python's has none
+        reason = f": {error}" if str(error) else ""
+        print(
+            f"acclimate: out of memory{printable(reason)}; expected images, a model and options "
+            "that fit: give fewer or smaller ones",
+            file=sys.stderr,
+        )
+        return USER_ERROR
     except SystemExit as error:  # no command of ours ends so: its status would be taken for ours
         print(
             f"acclimate: code of the model or recipe ended the program (sys.exit({error.code!r})); "

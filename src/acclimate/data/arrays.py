@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import warnings
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from acclimate.data.decode import (
     to_numpy,
     want_preprocessing,
 )
-from acclimate.data.memory import Kept
+from acclimate.data.memory import Kept, available_memory
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 
@@ -178,6 +179,7 @@ def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
                     f"expected the arrays 'images' and, if known, 'labels' in {path}, got "
                     f"{', '.join(names) or 'none'}"
                 )
+            _refuse_large(path, names)
             arrays = {name: file[name] for name in names}
     except AcclimateError:
         raise
@@ -195,6 +197,19 @@ def load_arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
         raise AcclimateError(f"expected numpy arrays in {path}, but {foreign[0]} is none")
     images, *labels = arrays.values()
     return images, labels[0] if labels else None
+
+
+def _refuse_large(path: Path, names: Sequence[str]) -> None:
+    """Refuse what would not fit the memory before any of it is unpacked: zeros pack well."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    wanted = {member for name in names for member in (name, f"{name}.npy")}
+    size = sum(member.file_size for member in members if member.filename in wanted)
+    if size > (most := available_memory()):
+        raise AcclimateError(
+            f"expected at most {most:,} bytes in {path}, which are free, got {size:,} unpacked; "
+            "save the images as .npy, which is read from the disk"
+        )
 
 
 def _chunks(images: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:

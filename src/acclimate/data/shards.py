@@ -98,7 +98,12 @@ def expand_shards(pattern: str | Path) -> list[Path]:
 def _count(inside: str) -> int:
     """How many choices stand between braces, without making them."""
     ends = _RANGE.fullmatch(inside)
-    return inside.count(",") + 1 if ends is None else int(ends[2]) - int(ends[1]) + 1
+    if ends is None:
+        return inside.count(",") + 1
+    first, last = int(ends[1]), int(ends[2])
+    if last < first:
+        raise AcclimateError(f"expected {{{inside}}} of a shard pattern to count upwards")
+    return last - first + 1
 
 
 def _choices(inside: str) -> list[str]:
@@ -111,8 +116,6 @@ def _choices(inside: str) -> list[str]:
             )
         return inside.split(",")
     first, last = int(ends[1]), int(ends[2])
-    if last < first:
-        raise AcclimateError(f"expected {{{inside}}} of a shard pattern to count upwards")
     return [str(number).zfill(len(ends[1])) for number in range(first, last + 1)]
 
 

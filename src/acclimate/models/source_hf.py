@@ -33,6 +33,7 @@ from acclimate.models.sources import (
 
 __all__ = ["load_hf", "origin_hf", "outline_hf", "preprocessing_from_hf"]
 
+_PROCESSOR = "preprocessor_config.json"
 # Pillow's numbers, which transformers writes into its files.
 _RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
@@ -145,6 +146,8 @@ def _find(request: Request, *, local: bool, why: str = "the hub does not answer"
             )
         except ValueError as error:
             raise _no_classifier(request, error) from error
+        except Exception as error:
+            raise _broken(request, "config.json", error) from error
         return model
 
     def preprocessing(_: nn.Module) -> Preprocessing | None:
@@ -184,6 +187,8 @@ def _config(transformers: Any, request: Request, options: Mapping[str, bool], *,
             f"({why}), got neither; where there is a network run: hf download {request.name}, or "
             "give a folder made by save_pretrained: hf:FOLDER"
         ) from error
+    except Exception as error:  # on broken values transformers raises nearly anything
+        raise _broken(request, "config.json", error) from error
 
 
 def _published(transformers: Any, request: Request, options: Mapping[str, bool]) -> nn.Module:
@@ -200,6 +205,8 @@ def _published(transformers: Any, request: Request, options: Mapping[str, bool])
         raise unreachable(request, "the safetensors weights", error) from error
     except (RuntimeError, ValueError) as error:
         raise _no_classifier(request, error) from error
+    except Exception as error:
+        raise _broken(request, "config.json", error) from error
     if info["missing_keys"]:
         raise AcclimateError(
             f"the weights of {request.spec} lack {', '.join(sorted(info['missing_keys'])[:3])}, "
@@ -212,6 +219,17 @@ def _published(transformers: Any, request: Request, options: Mapping[str, bool])
 def _is_own_code(error: Exception) -> bool:
     """Whether transformers wants to run code that a repository brings, and was not allowed to."""
     return "trust_remote_code" in str(error)
+
+
+def _broken(request: Request, file: str, error: Exception) -> Exception:
+    """What to raise for a file whose values are not those transformers writes."""
+    if isinstance(error, MemoryError):
+        return error
+    gist = " ".join(str(error).split())
+    return AcclimateError(
+        f"cannot use the {file} of {request.spec}: {type(error).__name__}: {gist:.300}; it is "
+        "damaged: get it again, or save the model anew with save_pretrained"
+    )
 
 
 def _no_classifier(request: Request, error: Exception) -> AcclimateError:
@@ -249,7 +267,12 @@ def _preprocessing(
                 stacklevel=2,
             )
         return None  # No record beside the weights: none is made up.
-    found = preprocessing_from_hf(processor.to_dict())
+    except Exception as error:
+        raise _broken(request, _PROCESSOR, error) from error
+    try:
+        found = preprocessing_from_hf(processor.to_dict())
+    except Exception as error:
+        raise _broken(request, _PROCESSOR, error) from error
     if found is None:
         warnings.warn(
             f"no preprocessing recorded: what {type(processor).__name__} of {request.spec} does "

@@ -37,6 +37,8 @@ def load_weights(path: str | Path, *, unsafe_pickle: bool = False) -> dict[str, 
         raise AcclimateError(f"expected a weights file, got the folder {path}")
     if not path.exists():
         raise AcclimateError(f"no weights file {path}; check the path")
+    if path.is_fifo() or path.is_char_device() or path.is_socket():
+        raise AcclimateError(f"expected a weights file, got the pipe or device {path}")
     if path.stat().st_size == 0:
         raise AcclimateError(f"the weights file {path} is empty; copy or download it again")
     if not os.access(path, os.R_OK):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from acclimate.acceleration import Acceleration
 from acclimate.errors import AcclimateError
-from acclimate.models.outputs import find_classifier, logits_of
+from acclimate.models.outputs import checked_logits, find_classifier, logits_of
 from acclimate.pretraining.data import Examples
 from acclimate.pretraining.methods import Batch, Method
 from acclimate.pretraining.plan import Plan
@@ -83,6 +83,8 @@ class Stepper:
             raise AcclimateError(
                 f"expected a model with at least {needed} outputs for these labels, got {outputs}"
             )
+        # Refused before a compiler or a method sees it, with the shape the model failed on.
+        checked_logits(self.model.eval(), examples.preprocessing.normalize(examples.images[:1]))
         features = int(getattr(classifier, "in_features", getattr(classifier, "in_channels", 0)))
         self.heads = method.heads(self.model, features).to(device)
         has_heads = any(True for _ in self.heads.parameters())

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from acclimate.errors import AcclimateError
 from acclimate.table import Table, number_entry
+from acclimate.text import printable
 
 __all__ = [
     "CHANGE", "CLICKED", "DARK", "ERROR", "FADED", "GREY", "LIGHT", "MANY", "PLAIN", "SERIES",
@@ -320,7 +321,17 @@ def browser_script() -> str:
 
 
 def _in_light(spec: Spec) -> Spec:
-    return {**spec, "config": {**LIGHT, "background": "white"}}
+    """The chart on white paper; what draws it ends the process over a control character in it."""
+    plain: Spec = _printable({**spec, "config": {**LIGHT, "background": "white"}})
+    return plain
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {_printable(key): _printable(each) for key, each in value.items()}
+    return [_printable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def svg(spec: Spec) -> str:
@@ -333,7 +344,8 @@ def svg(spec: Spec) -> str:
     )
     title = spec.get("title", "")
     words = title if isinstance(title, str) else " ".join(title)
-    head = f"<title>{escape(words)}</title><desc>{escape(spec.get('description', ''))}</desc>"
+    described = spec.get("description", "")
+    head = f"<title>{escape(printable(words))}</title><desc>{escape(printable(described))}</desc>"
     head += f"<style>{_DARK_FILE}</style>"
     return re.sub(r"<svg ([^>]*)>", lambda m: f'<svg role="img" {m[1]}>{head}', drawn, count=1)
 
