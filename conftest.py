@@ -3,13 +3,21 @@ Lightning and what the server is made of with extras. No test run keeps anything
 
 from __future__ import annotations
 
+import itertools
 import os
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 
-# What the tests' clocks choose is no concern of the person who runs them.
-_cache = TemporaryDirectory()
-os.environ["ACCLIMATE_CACHE"] = _cache.name
+import pytest
+
+# What the tests' clocks choose is no concern of the person who runs them, nor of other tests.
+_cache, _numbers = TemporaryDirectory(), itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _own_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCLIMATE_CACHE", os.path.join(_cache.name, str(next(_numbers))))
+
 
 NEEDS = {
     "triton": "src/acclimate/acceleration/triton_*.py",
