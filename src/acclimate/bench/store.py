@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 from acclimate import reading
@@ -553,6 +553,7 @@ class Store:
         self.path = user_path(path)
         if create:
             _create(self.path)
+        self._checked: _Written = ()
         with _connected(self.path):
             pass
 
@@ -682,9 +683,25 @@ class Store:
         clauses = [condition.sql() for condition in conditions]
         where = "WHERE " + " AND ".join(sql for sql, _ in clauses) if clauses else ""
         filled = [*values, *(value for _, each in clauses for value in each)]
+        written = _last_written(self.path)
         with _connected(self.path) as connection:
-            _refuse_damaged(connection, self.path)
+            if not written or written != self._checked:
+                _refuse_damaged(connection, self.path)
+                self._checked = written
             return connection.execute(f"{sql} {where} {order}", filled).fetchall()
+
+
+_Written: TypeAlias = tuple[tuple[int, int], ...]
+
+
+def _last_written(path: Path) -> _Written:
+    """When a store and its log were written, and how large they are; empty where unknown."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    try:
+        found = [each.stat() for each in files if each.exists()]
+    except OSError:
+        return ()
+    return tuple((each.st_mtime_ns, each.st_size) for each in found)
 
 
 def _refuse_damaged(connection: sqlite3.Connection, path: Path) -> None:
