@@ -72,6 +72,18 @@ def test_a_write_that_fails_after_that_loses_nothing(
     assert number_in(path) == 0
 
 
+def test_a_folder_that_is_closed_is_an_error_with_words(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", closed)
+    monkeypatch.setattr("os.replace", closed)
+    with pytest.raises(AcclimateError, match="Permission denied"):
+        write_checkpoint(path, state(2), {"n": 2})
+
+
 def test_without_the_last_one_it_starts_anew(path: Path) -> None:
     path.unlink()
     assert previous_of(path).exists()

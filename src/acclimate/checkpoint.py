@@ -114,8 +114,8 @@ def write_checkpoint(
     write = tensors_writer(tensors, record)
     if path.exists():
         # A second name, not a new one: at no time is there no checkpoint under its own.
-        previous_of(path).unlink(missing_ok=True)
         with suppress(OSError):  # a disk without them keeps one checkpoint
+            previous_of(path).unlink(missing_ok=True)
             os.link(path, previous_of(path))
     write_files({path: write})
 

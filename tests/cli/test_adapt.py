@@ -330,6 +330,23 @@ def test_a_page_of_the_run(tmp_path, capfd):
     assert (tmp_path / "run/report.html").read_text() == page
 
 
+def test_a_folder_that_is_taken_away_at_the_end_is_left_empty(tmp_path, monkeypatch, capfd):
+    images, run = write_folder(tmp_path / "photos", count=40), tmp_path / "run"
+    words = ("--model", "py:nets:named", "--images", images, "--out", run, "--recipe", "bn")
+
+    def taken_away(*_):
+        for file in run.iterdir():
+            file.unlink()
+        return "a page of nothing"
+
+    with monkeypatch.context() as patched:
+        patched.setattr("acclimate.report.run.run_page", taken_away)
+        assert call(*words) == 2
+    assert "taken away before its report.html was written" in capfd.readouterr().err
+    assert list(run.iterdir()) == []
+    assert call(*words) in (0, 3, 4)
+
+
 def test_without_jinja_the_page_is_left_out(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(templates, "find_spec", lambda name: None)
     images = write_folder(tmp_path / "photos", count=40)

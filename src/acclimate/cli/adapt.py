@@ -168,13 +168,19 @@ def _write_page(
         from acclimate.guard.drift import layer_drift
         from acclimate.models.layers import batch_norm_layers
         from acclimate.report.run import run_page
+        from acclimate.result import RECORD
 
         layers = []
         if batch_norm_layers(loaded.model):  # others store nothing to compare with
             layers = layer_drift(
                 loaded.model, images, most=OBSERVED, device=args.device, seed=args.seed
             )
-        return run_page(result, images, layers)
+        made = run_page(result, images, layers)
+        if not (path.parent / RECORD).is_file():  # alone, the page would be in the next run's way
+            raise AcclimateError(
+                f"{path.parent} was taken away before its {PAGE} was written; run it again"
+            )
+        return made
 
     return write_page(path, page)
 
