@@ -30,7 +30,7 @@ def small() -> nn.Module:
     return WideResNet(10, 1).eval()
 
 
-def pictures(count: int = 32) -> Tensor:
+def random_images(count: int = 32) -> Tensor:
     return torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(1))
 
 
@@ -51,7 +51,7 @@ def test_channels_last_takes_the_same_steps(recipe: str) -> None:
     )
     for learner in (exact, fast):
         learner.start_epoch()
-    for part in pictures(96).split(32):
+    for part in random_images(96).split(32):
         torch.testing.assert_close(
             fast.step(part).logits, exact.step(part).logits, rtol=1e-4, atol=1e-4
         )
@@ -64,7 +64,7 @@ def test_bfloat16_stays_near_and_hands_out_single_precision() -> None:
     exact, fast = (
         Learner(small(), get_recipe("ent", LR), acceleration=how) for how in (EXACT, FAST)
     )
-    for part in pictures(96).split(32):
+    for part in random_images(96).split(32):
         ours, theirs = fast.step(part), exact.step(part)
         assert ours.logits.dtype == torch.float32
         assert ours.loss is not None
@@ -79,11 +79,11 @@ def test_the_model_is_returned_as_it_came() -> None:
     strides = {name: p.stride() for name, p in model.named_parameters()}
     learner = Learner(model, get_recipe("ent", LR), acceleration=FAST)
     assert {name: p.stride() for name, p in model.named_parameters()} != strides
-    learner.step(pictures())
+    learner.step(random_images())
     released = learner.release()
     assert {name: p.stride() for name, p in released.named_parameters()} == strides
     with torch.no_grad():
-        assert released(pictures()).dtype == torch.float32
+        assert released(random_images()).dtype == torch.float32
 
 
 @pytest.mark.parametrize(("how", "afterwards"), [(FAST, PLAIN), (EXACT, EXACT)])
@@ -91,7 +91,7 @@ def test_a_model_returned_runs_as_torch_runs_it_unless_it_was_to_be_exact(
     how: Acceleration, afterwards: Acceleration
 ) -> None:
     learner = Learner(small(), get_recipe("ent", LR), acceleration=how)
-    learner.step(pictures())
+    learner.step(random_images())
     learner.release()
     assert learner.network.acceleration == afterwards
     learner.release()
@@ -138,30 +138,30 @@ def test_a_model_that_does_not_bear_it_runs_exactly_with_a_warning() -> None:
     learner = Learner(Delicate(), get_recipe("ent", LR), acceleration=Acceleration(half=True))
     exact = Learner(Delicate(), get_recipe("ent", LR))
     with pytest.warns(AcclimateWarning, match=r"faster \(bfloat16\).*runs exactly instead"):
-        answer = learner.step(pictures()).logits
+        answer = learner.step(random_images()).logits
     assert learner.network.acceleration == EXACT
-    assert torch.equal(answer, exact.step(pictures()).logits)
+    assert torch.equal(answer, exact.step(random_images()).logits)
 
 
 def test_it_is_checked_once() -> None:
     learner = Learner(small(), get_recipe("ent", LR), acceleration=FAST)
     calls = []
     learner.model.register_forward_hook(lambda *_: calls.append(1))
-    learner.step(pictures())
+    learner.step(random_images())
     compared = len(calls) - 1
     assert compared >= 2
-    learner.step(pictures())
+    learner.step(random_images())
     assert len(calls) == compared + 2
 
 
 def test_broken_images_tell_nothing_about_it() -> None:
     learner = Learner(small(), get_recipe("bn"), acceleration=FAST)
-    broken = pictures()
+    broken = random_images()
     broken[0] = float("nan")
     learner.step(broken)
     assert learner.network.acceleration == FAST
     assert learner.network.unverified
-    learner.step(pictures())
+    learner.step(random_images())
     assert not learner.network.unverified
 
 
@@ -191,10 +191,10 @@ def test_what_counts_as_the_same_prediction() -> None:
 
 
 def test_what_is_fast_enough_is_left_alone() -> None:
-    assert choose(small(), pictures(2), speed="auto") == EXACT
-    assert choose(small(), pictures(), speed="exact") == EXACT
+    assert choose(small(), random_images(2), speed="auto") == EXACT
+    assert choose(small(), random_images(), speed="exact") == EXACT
     with pytest.raises(AcclimateError, match="did you mean 'max'"):
-        choose(small(), pictures(), speed="mxa")  # type: ignore[arg-type]
+        choose(small(), random_images(), speed="mxa")  # type: ignore[arg-type]
     with pytest.raises(AcclimateError, match="unknown speed"):
         Stream(small(), speed="fast")  # type: ignore[arg-type]
 
@@ -212,18 +212,18 @@ def test_the_fastest_is_taken_where_it_gains_enough(
     seconds: dict[str, float], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(choosing, "_seconds", lambda model, images, how: seconds[str(how)])
-    assert str(choose(small(), pictures(), speed="max")).startswith(expected)
+    assert str(choose(small(), random_images(), speed="max")).startswith(expected)
 
 
 def test_what_a_clock_chose_is_chosen_once(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = {"channels last": 0.5, "bfloat16, channels last": 2.0, "exact": 1.0}
     slow = {**quick, "channels last": 3.0}
     for seconds, model, batch, expected in [
-        (quick, small(), pictures(32), "channels last"),
-        (slow, small(), pictures(32) + 1, "channels last"),  # the same run again
-        (slow, small(), pictures(16), "exact"),
-        (slow, nn.Sequential(small(), nn.ReLU()), pictures(32), "exact"),
-        (quick, small(), pictures(16), "exact"),
+        (quick, small(), random_images(32), "channels last"),
+        (slow, small(), random_images(32) + 1, "channels last"),  # the same run again
+        (slow, small(), random_images(16), "exact"),
+        (slow, nn.Sequential(small(), nn.ReLU()), random_images(32), "exact"),
+        (quick, small(), random_images(16), "exact"),
     ]:
         monkeypatch.setattr(choosing, "_seconds", lambda _, __, how, s=seconds: s[str(how)])
         assert str(choose(model, batch, speed="auto")) == expected
@@ -233,16 +233,16 @@ def test_few_images_are_not_worth_measuring(monkeypatch: pytest.MonkeyPatch) -> 
     times = {"exact": 1.0, "channels last": 0.5, "bfloat16, channels last": 2.0}
     monkeypatch.setattr(choosing, "_seconds", lambda model, images, how: times[str(how)])
     for images, steps, expected in ((8, 31, "exact"), (8, 32, "channels last")):
-        assert str(choose(small(), pictures(images), speed="auto", steps=steps)) == expected
-    assert str(choose(small(), pictures(8), speed="auto")) == "channels last"  # nobody knows
-    assert str(choose(small(), pictures(8), speed="max", steps=1)) == "channels last"
+        assert str(choose(small(), random_images(images), speed="auto", steps=steps)) == expected
+    assert str(choose(small(), random_images(8), speed="auto")) == "channels last"  # nobody knows
+    assert str(choose(small(), random_images(8), speed="max", steps=1)) == "channels last"
 
 
 def test_double_precision_and_models_that_take_no_images_are_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(choosing, "_seconds", lambda *_: 1 / 0)
-    assert choose(small().double(), pictures().double(), speed="max") == EXACT
+    assert choose(small().double(), random_images().double(), speed="max") == EXACT
     assert choose(nn.Linear(4, 2), torch.rand(8, 4), speed="max") == EXACT
 
 
@@ -251,13 +251,13 @@ def test_group_norm_is_not_laid_out_channels_last(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(choosing, "_seconds", lambda model, images, how: 1.0 - how.channels_last)
     grouped = nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(4, 2))
     assert not choose(grouped, torch.rand(8, 3, 1, 1), speed="max").channels_last
-    assert choose(small(), pictures(), speed="max").channels_last
+    assert choose(small(), random_images(), speed="max").channels_last
 
 
 def test_measuring_leaves_the_model_as_it_was() -> None:
     model = small()
     before = {name: (p.stride(), p.clone()) for name, p in model.named_parameters()}
-    assert choosing._seconds(model, pictures(), FAST) > 0
+    assert choosing._seconds(model, random_images(), FAST) > 0
     for name, p in model.named_parameters():
         assert p.stride() == before[name][0]
         assert torch.equal(p, before[name][1])
@@ -278,11 +278,11 @@ def test_adapt_says_how_it_ran_and_returns_a_plain_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forced(monkeypatch, FAST)
-    result = acclimate.adapt(small(), pictures(64), "ent", progress=False, batch_size=32)
+    result = acclimate.adapt(small(), random_images(64), "ent", progress=False, batch_size=32)
     assert result.record.acceleration == "bfloat16, channels last"
     assert any("bfloat16, channels last" in note for note in result.notes)
     assert all(p.is_contiguous() for p in result.model.parameters())
-    exact = acclimate.adapt(small(), pictures(64), "ent", progress=False, speed="exact")
+    exact = acclimate.adapt(small(), random_images(64), "ent", progress=False, speed="exact")
     assert exact.record.acceleration == "exact"
 
 
@@ -298,7 +298,7 @@ def test_a_resumed_run_goes_on_as_it_began(tmp_path: Path, monkeypatch: pytest.M
 
     def run(out: Path) -> acclimate.AdaptationResult:
         return acclimate.adapt(
-            small(), pictures(128), "ent", batch_size=32, out=out, checkpoint_every=0,
+            small(), random_images(128), "ent", batch_size=32, out=out, checkpoint_every=0,
             progress=False,
         )  # fmt: skip
 
@@ -318,8 +318,8 @@ def test_a_stream_finds_out_on_its_first_batch(monkeypatch: pytest.MonkeyPatch) 
     forced(monkeypatch, Acceleration(channels_last=True))
     stream = Stream(small(), "ent", options=LR)
     assert stream.learner.network.acceleration == EXACT
-    stream(pictures())
+    stream(random_images())
     assert stream.learner.network.acceleration.channels_last
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        stream(pictures())
+        stream(random_images())
