@@ -3,7 +3,8 @@
     python benchmarks/bank.py run --data DIR --half dev --results FOLDER [--part 0/3]
     python benchmarks/bank.py list --half dev
     python benchmarks/bank.py pack --data DIR    # decode the photos once
-    python benchmarks/bank.py gather --results FOLDER/dev-*.jsonl --out bank.dev.jsonl.gz
+    python benchmarks/bank.py gather --half dev --results FOLDER/*.jsonl --out FILE.jsonl.gz \\
+        [--evidence FOLDER]    # with the signs as the package makes them now
 
 A case is a model and a set of images: a shift, which classes it holds, how many images. For each
 case all treatments are run (statistics of the source, of the batches, or mixed; no learning,
@@ -43,7 +44,6 @@ from acclimate.acceleration import Acceleration
 from acclimate.data import Preprocessing, open_images
 from acclimate.data.shift import DEV, SEVERITIES, TEST
 from acclimate.data.shifted import apply_shift, made_shift
-from acclimate.guard.estimate import change_signs
 from acclimate.guard.evidence import Evidence
 from acclimate.guard.guard import drift
 from acclimate.learner.learner import Learner
@@ -51,16 +51,25 @@ from acclimate.methods import get_recipe
 from acclimate.models import LoadedModel, load
 from acclimate.models.device import copy_model
 from acclimate.models.layers import batch_norm_layers
-from acclimate.presets import default_rate
-from bank_signals import Shown, forward_of, halves, signals, whole
+from bank_signals import Shown, add_signs, evidence_of, forward_of, halves, signals, whole
 
 BATCH = 64
 RATES = {"batch": (1e-3, 1e-2, 1e-1), "mixture": (1e-2,), "source": (1e-4, 1e-3, 1e-2)}
 """By the statistics, of batches of 64 images, SGD with momentum 0.9."""
 Learn = Literal["all", "some", "none"]
-SOME = 6
+SOME = 3
 """So many of the treatments that learn at one of ``RATES`` are drawn for a case by "some"."""
-SIZES = (50, 100, 200, 500, 1000, 2000, 5000)
+SIZES = (50, 100, 200, 500, 1000, 2000)
+DRAWS = {"dev": 3, "test": 1}
+"""How often sizes and classes are drawn for each shift."""
+FOLLOWED = {
+    ("batch", True): ("ent", 5e-3), ("batch", False): ("ent", 1.5e-2),
+    ("source", True): ("rpl", 5e-4), ("source", False): ("rpl", 5e-4),
+}  # fmt: skip
+"""By the statistics, and whether there are many classes: the learning that is followed for long."""
+EPOCHS = (1, 3, 10, 30)
+LONGEST = 6000
+"""It is looked at after these epochs, as far as it sees so many images."""
 
 MODELS = {
     "resnet50": ("photos", "imagenet"),
@@ -112,8 +121,15 @@ class Case:
 
 def cases(half: str) -> Iterator[Case]:
     """All cases of a half; sizes and classes are drawn, the same ones every time."""
+    drawn = dict.fromkeys(case for number in range(DRAWS[half]) for case in draws(half, number))
+    known = set(cases("dev")) if half == "test" else set()  # clean images are in both
+    yield from (case for case in drawn if case not in known)
+
+
+def draws(half: str, number: int) -> Iterator[Case]:
+    """One case of each shift, and some of clean, mixed and hopeless images."""
     for model, (_, preset) in MODELS.items():
-        draw = random.Random(f"{half} {model}")
+        draw = random.Random(f"{half} {model}" + (f" {number}" if number else ""))
         corruptions = [f"{preset}/{name}:{s}" for name in groups(half) for s in SEVERITIES]
         corruptions += [f"{name}:{s}" for name in CHANGES[half] for s in (1, 3, 5)]
         natural = NATURAL[half].get(model, ())
@@ -145,9 +161,8 @@ def class_choices(model: str) -> list[str]:
 def size(draw: random.Random, model: str, kind: str) -> int:
     """How many images: most sets are of some hundreds."""
     if kind in ("100", "20") and MODELS[model][0] == "photos":  # five photos of each class
-        return min(5 * int(kind), draw.choice((50, 100, 200, 500)))
-    large = model == "resnet50" and draw.random() < 0.1
-    return 5000 if large else draw.choice(SIZES[:6] if draw.random() < 0.3 else SIZES[2:5])
+        return min(5 * int(kind), draw.choice(SIZES[:4]))
+    return draw.choice(SIZES if draw.random() < 0.3 else SIZES[1:4])
 
 
 class Bank:
@@ -338,20 +353,18 @@ def treatments(
     ]
     drawn = choices if learn == "all" else draw.sample(choices, min(SOME, len(choices)))
     for statistics in RATES:
-        if layers and statistics != "source":
+        if layers and (statistics == "batch" or (statistics == "mixture" and learn != "none")):
             yield Treatment(statistics=statistics, recipe="bn")
         if learn == "none":
             continue
         if statistics == "source" or (layers and statistics == "batch"):
-            new = statistics == "batch"
-            chosen = get_recipe("ent" if new else "rpl")
-            usual = default_rate(chosen, classes=loaded.class_count, new_statistics=new)
-            rate, epochs = usual.spread(images)
+            many = (loaded.class_count or 0) > 100
+            recipe, rate = FOLLOWED[statistics, many]
             yield Treatment(
                 statistics=statistics,
-                recipe=chosen.name,
-                rate=rate * BATCH / chosen.batch_size,
-                seen=tuple(images * each for each in sorted({min(k, epochs) for k in (1, 3, 10)})),
+                recipe=recipe,
+                rate=rate,
+                seen=tuple(images * k for k in EPOCHS if k == 1 or images * k <= LONGEST),
             )
         yield from (each for each in drawn if each.statistics == statistics)
 
@@ -369,7 +382,7 @@ def run_case(
         {"statistics": "source", "recipe": "none", "rate": 0.0, "seen": 0, "shown": shown, **row}
     ]
     kept = [plain.kept(plain, plain)]
-    start = {"source": (unadapted, plain)}
+    start, seen_as = {"source": plain}, [unadapted]
     for treatment in treatments(loaded, n, learn, random.Random(case.name)):
         statistics, recipe = treatment.statistics, treatment.recipe
         learner = learner_of(loaded, statistics, recipe, treatment.rate, bank.device, n)
@@ -383,11 +396,10 @@ def run_case(
                             learner.step(images[rows])
                         seen += len(rows)
             row, evidence, found = state_of(learner, images, labels, reference, source_classes)
-            row["change"] = change_signs(unadapted, evidence)
             if recipe == "bn":
-                start[statistics] = evidence, found
-            row["learning"] = change_signs(start[statistics][0], evidence)
-            kept.append(found.kept(plain, start[statistics][1]))
+                start[statistics] = found
+            seen_as.append(evidence)
+            kept.append(found.kept(plain, start[statistics]))
             states.append(
                 {
                     "statistics": statistics,
@@ -399,6 +411,7 @@ def run_case(
                 }
             )
         learner.release()
+    add_signs(states, seen_as)
     return states, {name: np.stack([each[name] for each in kept]) for name in kept[0]}
 
 
@@ -487,11 +500,31 @@ def pack(args: argparse.Namespace) -> None:
         np.savez(args.data / f"{name}.npz", images=pixels.permute(0, 2, 3, 1), labels=labels)
 
 
+def stem(half: str, case: Case) -> str:
+    """The name of a file of evidence."""
+    return f"{half} {case.name}".replace(" ", "_").replace("/", "-") + ".npz"
+
+
 def gather(args: argparse.Namespace) -> None:
     """Write the cases of several files into one, in the order of the list."""
-    found = {json.dumps(row["case"]): row for path in args.results for row in read(path)}
-    order = [json.dumps(asdict(case)) for half in ("dev", "test") for case in cases(half)]
-    rows = [found[case] for case in order if case in found]
+    found: dict[str, dict[str, Any]] = {}
+    for path in args.results:
+        for row in read(path):
+            found.setdefault(json.dumps(row["case"]), row)
+    rows = []
+    for half, case in wanted(args):
+        row = found.get(json.dumps(asdict(case)))
+        if row is None:
+            continue
+        for folder in args.evidence:
+            if (path := folder / stem(half, case)).exists():
+                with np.load(path) as kept:
+                    evidence = dict(kept)
+                classes = 1000 if MODELS[case.model][0] == "photos" else 10
+                states = range(len(row["states"]))
+                add_signs(row["states"], [evidence_of(evidence, k, classes) for k in states])
+                break
+        rows.append(rounded(row))
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     args.out.write_bytes(gzip.compress(lines.encode(), mtime=0))
     print(f"{len(rows)} cases")
@@ -537,8 +570,8 @@ def run(args: argparse.Namespace) -> None:
         states, kept = run_case(bank, case, args.learn)
         if args.evidence:
             args.evidence.mkdir(parents=True, exist_ok=True)
-            stem = f"{half} {case.name}".replace(" ", "_").replace("/", "-")
-            np.savez_compressed(args.evidence / f"{stem}.npz", **cast("dict[str, Any]", kept))
+            kept_at = args.evidence / stem(half, case)
+            np.savez_compressed(kept_at, **cast("dict[str, Any]", kept))
         with (args.results / f"{half}-{name}.jsonl").open("a") as file:
             file.write(json.dumps(rounded({"case": asdict(case), "states": states})) + "\n")
         errors = " ".join(f"{state['error']:.0f}" for state in states)
@@ -554,8 +587,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True)
-    one, two = (commands.add_parser(name) for name in ("run", "list"))
-    for each in (one, two):
+    one, two, four = (commands.add_parser(name) for name in ("run", "list", "gather"))
+    for each in (one, two, four):
         each.add_argument("--half", choices=("dev", "test"), nargs="+", required=True)
         each.add_argument("--models", nargs="+", choices=list(MODELS))
     one.add_argument("--data", type=Path, required=True)
@@ -577,9 +610,11 @@ def main() -> None:
     three = commands.add_parser("pack")
     three.add_argument("--data", type=Path, required=True)
     three.set_defaults(call=pack)
-    four = commands.add_parser("gather")
     four.add_argument("--results", type=Path, nargs="+", required=True)
     four.add_argument("--out", type=Path, required=True)
+    four.add_argument(
+        "--evidence", type=Path, nargs="*", default=[], help="folders to take all signs from anew"
+    )
     four.set_defaults(call=gather)
     two.set_defaults(call=lambda args: print(*(c.name for _, c in wanted(args)), sep="\n"))
     args = parser.parse_args()

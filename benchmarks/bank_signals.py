@@ -6,7 +6,7 @@ fewer on a CPU); the error is of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.adaptation.run import OBSERVED
-from acclimate.guard.estimate import level_signs
+from acclimate.guard.estimate import change_signs, lateness, level_signs
+from acclimate.guard.evidence import TEMPERATURES as KEPT
 from acclimate.guard.evidence import VIEWS, Evidence, summarise
 from acclimate.metrics.scores import effective_classes
 from acclimate.models.outputs import find_classifier, logits_of
@@ -35,16 +36,9 @@ def translated(images: Tensor) -> Tensor:
     return F.pad(images, (0, by, 0, by), mode="reflect")[..., by:, by:]
 
 
-def softened(images: Tensor) -> Tensor:
-    """Three quarters of the contrast."""
-    mean = images.mean(dim=(1, 2, 3), keepdim=True)
-    return mean + 0.75 * (images - mean)
-
-
 TRIED: Mapping[str, Callable[[Tensor], Tensor]] = {
     **VIEWS,
     "translated": translated,
-    "softened": softened,
 }
 """The views that estimates could look at; those of the package come first."""
 
@@ -117,6 +111,46 @@ class Shown:
         return {name: each.cpu().numpy() for name, each in found.items()}
 
 
+def evidence_of(kept: Mapping[str, np.ndarray], state: int, classes: int) -> Evidence:
+    """What :meth:`Shown.kept` has stored of a state, as the estimate takes it."""
+    own = [torch.from_numpy(kept[f"own/{view}"][state]).double().div(10) for view in VIEWS]
+    predicted = torch.from_numpy(kept["predicted"][state].astype(np.int64))
+    most = 20 * float(np.log(max(2, classes)))
+    return Evidence(
+        classes=classes,
+        predicted=predicted,
+        confidence=torch.from_numpy(kept["own/plain"][state]).double().div(10).sigmoid(),
+        entropy=torch.from_numpy(kept["entropy"][state]).double() / most,
+        stays=torch.stack([torch.from_numpy(kept[f"same/{v}"][state]) for v in VIEWS], dim=1),
+        probability=torch.stack(own, dim=1).sigmoid(),
+        confidences=torch.zeros(len(predicted), len(KEPT)),
+    )
+
+
+def add_signs(states: Sequence[dict[str, Any]], seen: Sequence[Evidence]) -> None:
+    """The signs of each state's level, and of its change from the source and from its start."""
+    known = next((s for s in states if s["recipe"] == "bn" and s["statistics"] == "batch"), None)
+    gap = [] if known is None else known["gap"]
+    shift = [*gap[:7], max(gap[7:])] if gap else []  # all that lateness looks at
+    start = {"source": 0}
+    for number, state in enumerate(states):
+        new = state["statistics"] != "source"
+        state.pop("learning", None)
+        if state["recipe"] == "bn":
+            start[state["statistics"]] = number
+        state["level"] = level_signs(seen[number], shift=shift, adapted=new)
+        if number:
+            state["change"] = change_signs(seen[0], seen[number], shift=shift, statistics=new)
+        if state["recipe"] in ("ent", "rpl"):
+            began = seen[start[state["statistics"]]]
+            state["learning"] = change_signs(began, seen[number], shift=shift, statistics=False)
+        for signs in (state[name] for name in ("level", "change", "learning") if name in state):
+            if known is not None:
+                signs |= {"distance": known["gap_mean"], "late": lateness(shift)}
+                if signs.get("strange"):
+                    signs["strange"] = known["gap_mean"]
+
+
 def _steps(p: Tensor) -> Tensor:
     return (10 * p.double().logit(1e-6)).round().clamp(-127, 127).to(torch.int8)
 
@@ -172,7 +206,6 @@ def signals(
         row |= mixed_pairs(forward, images, predicted)
     row["scaled"] = scaled(logits, right[:shown])
     evidence = summarise(logits, {name: seen[name] for name in VIEWS})
-    row["level"] = level_signs(evidence)
     found = Shown(logits={"plain": logits, **seen}, right=right[:shown])
     return row, predictions, evidence, found
 
@@ -182,7 +215,8 @@ def nuclear(p: Tensor) -> float:
     n, classes = p.shape
     gram = p.T @ p if classes < n else p @ p.T
     return float(
-        torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().sum() / (n * min(n, classes)) ** 0.5
+        torch.linalg.eigvalsh(gram.double()).clamp_min(0).sqrt().sum()
+        / (n * min(n, classes)) ** 0.5
     )
 
 

@@ -1,61 +1,47 @@
 """Fit the estimate of the error on the dev half of the bank of cases, and judge it on the test.
 
-    python benchmarks/estimates.py fit --results bank.dev.jsonl      # writes estimate.json
-    python benchmarks/estimates.py judge --results bank.test.jsonl   # prints the tables of the docs
+    python benchmarks/estimates.py fit --results bank.dev.jsonl.gz      # writes estimate.npz
+    python benchmarks/estimates.py judge --results bank.test.jsonl.gz   # the tables of the docs
 
-The weights are fitted by least squares; which signs are used, and how wide the intervals are, is
-told by the networks left out of a fit, one at a time.
+How wide the intervals are is told by shifts left out of a fit, some at a time.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from statistics import NormalDist
+from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import least_squares
+from sklearn.ensemble import ExtraTreesRegressor
 
 from acclimate.guard import estimate
-from acclimate.guard.estimate import (
-    COVERAGE,
-    ENOUGH,
-    MEANINGLESS,
-    Change,
-    ErrorEstimate,
-    error_shown,
-    estimate_from,
-    lateness,
-    log_odds,
-    rise,
-    with_products,
-)
+from acclimate.guard.estimate import COVERAGE, ENOUGH, ErrorEstimate, estimate_from, guess
+from acclimate.guard.forest import Forest
 from acclimate.table import Entry, Number, Table, number_entry
-from bank import MODELS, UNLABELLED, read
-from bank_signals import SHOWN, TEMPERATURES
+from bank import UNLABELLED, read
+from bank_signals import TEMPERATURES
 
-FITTED = Path(estimate.__file__).with_name("estimate.json")
+FITTED = Path(estimate.__file__).with_name("estimate.npz")
+TREES, LEAF, LOOKED_AT = 50, 6, 0.5
+"""Trees of a forest, examples in a leaf at the least, signs each node chooses from."""
+GAINS = 2.0
+"""Gains weigh so much more than losses in the fit: the dev half has half as many."""
+FOLDS = 8
+"""Parts of the shifts that are left out in turn, to tell how wide intervals must be."""
+LEAST, DRAWN = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01), (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
+"""Tried for what always adds to a variance, and for what few images add."""
 
-SIGNS: dict[str, tuple[str, ...]] = {
-    "level": ("constant", "stays", "mirrored", "stays x confidence", "largest", "entropy"),
-    "statistics": (
-        "changed",
-        "rise",
-        "steadiness",
-        "late x confidence",
-        "late x spread",
-    ),
-    "learning": ("constant", "error"),
-}
-RIDGE = 0.02
-"""Weights are drawn to zero by so much for each network."""
+ODD = ("bars", "bgr", "not-scaled", "shuffled-patches", "uniform-noise")
+"""Shifts that nothing else resembles: they teach, but set no widths when they are left out."""
+Z = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 
-LEARNS = ("ent", "rpl")
 GAIN = 1.0
 """Points of error that count as a gain or a loss."""
 
@@ -64,294 +50,337 @@ PUBLISHED: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "average confidence": lambda row: 100 * (1 - row["confidence"]),
     "difference of confidences *": lambda row: 100 * row["doc"],
     "ATC *": lambda row: 100 * row["atc"],
-    "AETTA": lambda row: 100 * row["dropout"],
+    "ATC, entropy *": lambda row: 100 * row["atc_entropy"],
+    "AETTA": lambda row: 100 * row["dropout"] if "dropout" in row else math.nan,
+    "nuclear norm": lambda row: 100 * (1 - row["nuclear"]),
 }
 """Estimates of others for one state, in percent; those with * know labelled clean images."""
+
+Kind = Literal["level", "change"]
+Case = Mapping[str, Any]
+Signs = Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One state, or one change of a state: its signs, and the truth."""
+    """One state, or one change of a state: its signs, the truth (a share), and where it is from."""
 
     model: str
-    signs: Mapping[str, float]
+    case: int
+    shift: str
+    signs: Signs
     truth: float
 
 
-def measured(cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Any]]:
-    """Cases of which something can be told, and the images looked at."""
-    for case in cases:
-        kind = MODELS[case["case"]["model"]][1]
-        shown = min(case["case"]["images"], SHOWN[kind])
-        if shown >= ENOUGH and all(state["finite"] for state in case["states"]):
-            yield case, shown
+def measured(cases: Sequence[Case]) -> Iterator[tuple[int, Case]]:
+    """Cases of which something can be told."""
+    for number, case in enumerate(cases):
+        enough = case["states"][0]["shown"] >= ENOUGH
+        if enough and all(state["finite"] for state in case["states"]):
+            yield number, case
 
 
-def levels(cases: Sequence[Mapping[str, Any]]) -> Iterator[Example]:
-    """Every state of every case."""
-    for case, shown in measured(cases):
-        if case["case"]["shift"] in UNLABELLED:
-            continue  # of no class: there is no right answer to be confident of
-        for state in case["states"]:
-            signs = level_of(state, shown)
-            truth = state["error"] / 100
-            yield Example(model=case["case"]["model"], signs=signs, truth=truth)
+def ways(signs: Signs) -> Iterator[Signs]:
+    """As they are, and where the distance from the source's statistics is not known."""
+    yield signs
+    if signs["distance"] >= 0:
+        unknown = {**signs, "distance": -1.0, "late": 0.0}
+        if signs.get("strange"):
+            unknown["strange"] = -1.0
+        yield unknown
 
 
-def all_signs(
-    before: Mapping[str, Any], state: Mapping[str, Any], kind: str, images: int
-) -> dict[str, float]:
-    """Signs as :func:`change_signs` gives them today, from what the bank has stored."""
-    error, later = (error_shown(level_of(each, images))[0] for each in (before, state))
-    signs = {
-        **state[kind],
-        "growth": math.log(state["used"] / before["used"]),
-        "late": lateness_of(state) if kind == "change" else 0.0,
-        "confidence": before["confidence"],
-        "error": error,
-        "rise": rise(error, later, changed=round(state[kind]["changed"] * images), images=images),
-    }
-    return with_products(signs)
+def examples(cases: Sequence[Case], kind: Kind) -> list[Example]:
+    """Every state, or every change: from the unadapted model, and by learning alone."""
+    return [
+        Example(
+            model=case["case"]["model"],
+            case=number,
+            shift=case["case"]["shift"].rpartition("/")[2].partition(":")[0],
+            signs=signs,
+            truth=truth / 100,
+        )
+        for number, case in measured(cases)
+        for known, truth in (levels(case) if kind == "level" else changes(case))
+        for signs in ways(known)
+    ]
 
 
-def lateness_of(state: Mapping[str, Any]) -> float:
-    """From the octiles of the layers and the last one, as the bank stores them."""
-    gap = state.get("gap")
-    return lateness([*gap[:7], max(gap[7:])]) if gap else 0.0
+def levels(case: Case) -> Iterator[tuple[Signs, float]]:
+    """Signs and error of each state, but of images of no class: no prediction is right there."""
+    if case["case"]["shift"] not in UNLABELLED:
+        yield from ((state["level"], state["error"]) for state in case["states"])
 
 
-def level_of(state: Mapping[str, Any], images: int) -> dict[str, float]:
-    """Signs as :func:`level_signs` gives them today, from what the bank has stored."""
-    stays, confidence = (state["level"][name] for name in ("stays", "confidence"))
-    mirrored, zoomed = (state[f"agree_{view}"] for view in ("mirrored", "zoomed"))
-    return {
-        "constant": 1.0,
-        "images": float(images),
-        "stays": stays,
-        "mirrored": stays if zoomed - mirrored > MEANINGLESS else log_odds(mirrored, images),
-        "confidence": confidence,
-        "stays x confidence": stays * confidence,
-        "largest": log_odds(state["largest"], images),
-        "entropy": state["entropy"],
-    }
+def changes(case: Case) -> Iterator[tuple[Signs, float]]:
+    """Signs and change of the error, from the unadapted model, and by learning alone."""
+    before, *others = case["states"]
+    start = before
+    for state in others:
+        yield state["change"], state["error"] - before["error"]
+        if state["recipe"] == "bn":
+            start = state
+        elif state["statistics"] != "source":
+            yield state["learning"], state["error"] - start["error"]
 
 
-def changes(cases: Sequence[Mapping[str, Any]], kind: Change) -> Iterator[Example]:
-    """Every change of a kind: new statistics, or what was learnt after them."""
-    for case, shown in measured(cases):
-        before, *others = case["states"]
-        start = {"source": before}
-        for state in others:
-            if state["recipe"] == "bn":
-                start[state["statistics"]] = state
-                signs, old = all_signs(before, state, "change", shown), before
-            else:
-                old = start[state["statistics"]]
-                signs = all_signs(old, state, "learning", shown)
-            if (kind == "statistics") == (state["recipe"] == "bn"):
-                truth = (state["error"] - old["error"]) / 100
-                yield Example(model=case["case"]["model"], signs=signs, truth=truth)
-
-
-def value(weights: Mapping[str, float], signs: Mapping[str, float]) -> float:
-    return sum(weight * signs[name] for name, weight in weights.items())
-
-
-def predicted(kind: str, weights: Mapping[str, float], signs: Mapping[str, float]) -> float:
-    """As the package predicts."""
+def weights(kind: Kind, examples: Sequence[Example]) -> np.ndarray:
+    """Every network counts the same, and every case of a network; changes by how much changed."""
+    of_case = Counter((e.model, e.case) for e in examples)
+    cases = Counter(model for model, _ in of_case)
+    plain = np.array([1 / cases[e.model] / of_case[e.model, e.case] for e in examples])
     if kind == "level":
-        return 1 / (1 + math.exp(-value(weights, signs)))
-    return signs["changed"] * math.tanh(value(weights, signs))
+        return plain
+    changed = np.array([e.signs["changed"] for e in examples])
+    return plain * changed * np.where([e.truth < 0 for e in examples], GAINS, 1.0)
 
 
-def fitted(kind: str, examples: Sequence[Example], signs: Sequence[str]) -> dict[str, float]:
-    """The weights, every network counting the same."""
-    per_model = {m: sum(e.model == m for e in examples) for m in {e.model for e in examples}}
-    weight = np.array([1 / per_model[e.model] for e in examples]) ** 0.5
-    x = np.array([[e.signs[name] for name in signs] for e in examples])
+def grown(kind: Kind, examples: Sequence[Example]) -> Forest:
+    """A forest, in the package's own form."""
+    names = tuple(examples[0].signs)
+    x = np.array([[e.signs[name] for name in names] for e in examples])
     truth = np.array([e.truth for e in examples])
-    changed = np.array([e.signs.get("changed", 1.0) for e in examples])
-    ridge = (RIDGE * len(per_model)) ** 0.5
+    if kind == "change":
+        changed = np.array([e.signs["changed"] for e in examples])
+        truth = np.clip(truth / np.maximum(changed, 0.005), -1, 1)
+    trees = ExtraTreesRegressor(
+        TREES, min_samples_leaf=LEAF, max_features=LOOKED_AT, random_state=0
+    ).fit(x, truth, sample_weight=weights(kind, examples))
+    nodes = [tree.tree_ for tree in trees.estimators_]
+    sizes = [each.node_count for each in nodes]
+    roots = np.cumsum([0, *sizes[:-1]])
 
-    def residuals(w: np.ndarray) -> np.ndarray:
-        z = np.clip(x @ w, -30, 30)
-        found = 1 / (1 + np.exp(-z)) if kind == "level" else changed * np.tanh(z)
-        return np.concatenate([4 * weight * (found - truth), ridge * w])
+    def joined(parts: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
+        return np.concatenate(parts).astype(dtype)
 
-    start = np.zeros(len(signs))
-    best = least_squares(residuals, start, loss="soft_l1", f_scale=0.2)
-    return dict(zip(signs, best.x.tolist(), strict=True))
+    leaves = joined([each.children_left for each in nodes], int) < 0
+    feature = joined([each.feature for each in nodes], np.int16)
+    return Forest(
+        names=names,
+        feature=np.where(leaves, np.int16(-1), feature),
+        threshold=joined([each.threshold for each in nodes], np.float32),
+        # Trees are stored depth first: the next node is the left one.
+        right=joined([n.children_right - np.arange(n.node_count) for n in nodes], np.int16),
+        value=joined([each.value[:, 0, 0] for each in nodes], np.float16),
+        roots=roots.astype(np.int32),
+    )
 
 
-def left_out(kind: str, examples: Sequence[Example], signs: Sequence[str]) -> np.ndarray:
-    """What is predicted for each network by the others."""
-    found = np.zeros(len(examples))
-    for model in {e.model for e in examples}:
-        weights = fitted(kind, [e for e in examples if e.model != model], signs)
+def left_out(kind: Kind, examples: Sequence[Example]) -> np.ndarray:
+    """What each is guessed to be by a forest that has not seen its shift, and the deviations."""
+    shifts = sorted({e.shift for e in examples})
+    fold = {shift: number % FOLDS for number, shift in enumerate(shifts)}
+    found = np.zeros((len(examples), 4))
+    for part in range(FOLDS):
+        forest = grown(kind, [e for e in examples if fold[e.shift] != part])
         for row, e in enumerate(examples):
-            if e.model == model:
-                found[row] = predicted(kind, weights, e.signs)
+            if fold[e.shift] == part:
+                found[row] = guess(forest, e.signs)
     return found
 
 
-def width(kind: str, example: Example, found: float) -> tuple[float, float]:
-    """What the spread is multiplied by, and what the number of images adds (a variance)."""
-    n = example.signs["images"]
-    if kind == "level":
-        slope = max(found * (1 - found), 0.02)
-        return slope, slope / n
-    changed = example.signs["changed"]
-    return changed, (changed + 1 / n) / n
-
-
-def spread(kind: str, examples: Sequence[Example], found: np.ndarray) -> float:
-    """The least one whose intervals hold as many of the truths as they should."""
-    for candidate in np.geomspace(0.01, 10, 300):
-        inside = 0
-        for example, guess in zip(examples, found, strict=True):
-            scale, sampling = width(kind, example, float(guess))
-            half = 1.645 * math.hypot(candidate * scale, sampling**0.5)
-            inside += abs(guess - example.truth) <= half
-        if inside >= COVERAGE * len(examples):
-            return float(candidate)
-    return 10.0
-
-
-def examples_of(kind: str, cases: Sequence[Mapping[str, Any]]) -> list[Example]:
-    if kind == "level":
-        return list(levels(cases))
-    return list(changes(cases, "statistics" if kind == "statistics" else "learning"))
+def widths(found: np.ndarray, truth: np.ndarray, weight: np.ndarray) -> list[float]:
+    """The narrowest intervals that hold as many of the truths as they should."""
+    value, trees, most, few = found.T
+    best, widest = [1.0, 0.0, 1.0], math.inf
+    for least, drawn in product(LEAST, DRAWN):
+        for spread in np.geomspace(0.01, 10, 100):
+            deviation = np.sqrt(spread * trees**2 + least * most**2 + drawn * few**2)
+            inside = np.abs(value - truth) <= Z * deviation
+            if float(np.average(inside, weights=weight)) >= COVERAGE:
+                width = float(np.average(deviation, weights=weight))
+                if width < widest:
+                    best, widest = [float(spread), least, drawn], width
+                break
+    return best
 
 
 def fit(args: argparse.Namespace) -> None:
-    """Fit all three, and say how they do on networks left out.
-
-    Levels come first: the others go by them.
-    """
+    """Fit both, and say how they do on shifts left out."""
     cases = [case for path in args.results for case in read(path)]
-    stored, rows = json.loads(FITTED.read_text()), []
-    for kind, signs in SIGNS.items():
-        examples = examples_of(kind, cases)
-        weights, out = fitted(kind, examples, signs), left_out(kind, examples, signs)
-        truth = np.array([e.truth for e in examples])
-        inside = np.array([predicted(kind, weights, e.signs) for e in examples])
-        stored[kind] = {
-            "weights": {name: round(w, 3) for name, w in weights.items()},
-            "spread": round(spread(kind, examples, out), 3),
-        }
-        if kind == "learning":  # of too few examples to be known better than that of statistics
-            stored[kind]["spread"] = max(stored[kind]["spread"], stored["statistics"]["spread"])
-        if not args.dry:
-            FITTED.write_text(json.dumps(stored, indent=1) + "\n")
-            estimate.fitted.cache_clear()
+    stored: dict[str, np.ndarray] = {}
+    rows: list[list[Entry]] = []
+    kinds: tuple[Kind, ...] = ("level", "change")
+    for kind in kinds:
+        known = examples(cases, kind)
+        found, truth = left_out(kind, known), np.array([e.truth for e in known])
+        of_case = Counter(e.case for e in known)
+        weight = np.array([1 / of_case[e.case] for e in known])
+        usual = np.array([e.shift not in ODD for e in known])
+        stored[f"{kind}/widths"] = np.array(widths(found[usual], truth[usual], weight[usual]))
+        stored |= dict(grown(kind, known).arrays(kind))
+        off = np.abs(found[:, 0] - truth)
         clear = np.abs(truth) > 0.02
+        right = (found[:, 0] * truth > 0)[clear]
         rows.append(
             [
                 kind,
-                str(len(examples)),
-                f"{100 * np.abs(inside - truth).mean():.1f}",
-                f"{100 * np.abs(out - truth).mean():.1f}",
-                "" if kind == "level" else f"{(out * truth > 0)[clear].mean():.0%}",
-                str(stored[kind]),
+                Number(str(len(known)), len(known)),
+                number_entry(100 * float(np.average(off, weights=weight))),
+                "" if kind == "level" else f"{np.average(right, weights=weight[clear]):.0%}",
+                *(number_entry(each, digits=4) for each in stored[f"{kind}/widths"]),
             ]
         )
-    header = ["fit", "examples", "mean error", "left out", "sign right", "weights"]
+    if not args.dry:
+        np.savez_compressed(FITTED, **stored)  # type: ignore[arg-type]
+        estimate.fitted.cache_clear()
+    header = ["fit", "examples", "off on shifts left out", "sign right", "spread", "least", "drawn"]
     print(Table(rows, header=header).text())
 
 
-def judged(cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Any, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What a user would be told of one treatment."""
+
+    case: Case
+    state: Mapping[str, Any]
+    found: ErrorEstimate
+
+    @property
+    def change(self) -> float:
+        """The true one, in points."""
+        return float(self.state["error"] - self.case["states"][0]["error"])
+
+    @property
+    def word(self) -> str:
+        """The verdict."""
+        if self.state["agree_source"] > 0.99:
+            return "unchanged"
+        if not self.found.change.excludes_zero:
+            return "unclear"
+        return "helpful" if self.found.change.value < 0 else "harmful"
+
+    @property
+    def kind(self) -> str:
+        """Which treatment it is."""
+        if self.state["recipe"] == "bn":
+            return "new statistics"
+        new = self.state["statistics"] != "source"
+        return "new statistics, learning" if new else "learning alone"
+
+
+def judged(cases: Sequence[Case]) -> Iterator[Judged]:
     """The estimate, as a user would get it, of every treatment of every case."""
-    for case, shown in measured(cases):
+    for _, case in measured(cases):
         before, *others = case["states"]
-        through: dict[str, dict[Change, Mapping[str, float]]] = {"source": {}}
-        start = {"source": before}
+        start: dict[str, Signs] = {}
         for state in others:
-            steps = dict(through.get(state["statistics"], {}))
             if state["recipe"] == "bn":
-                steps["statistics"] = all_signs(before, state, "change", shown)
-                through[state["statistics"]], start[state["statistics"]] = steps, state
-            else:
-                steps["learning"] = all_signs(start[state["statistics"]], state, "learning", shown)
-            found = estimate_from(level_of(before, shown), level_of(state, shown), steps)
-            yield case, state, found
+                start[state["statistics"]] = state["change"]
+            steps = [each for each in (start.get(state["statistics"]),) if each is not None]
+            if "learning" in state:
+                steps.append(state["learning"])
+            found = estimate_from(before["level"], state["level"], steps)
+            yield Judged(case=case, state=state, found=found)
 
 
-def word(found: ErrorEstimate) -> str:
-    if not found.change.excludes_zero:
-        return "unclear"
-    return "helpful" if found.change.value < 0 else "harmful"
-
-
-Cases = Sequence[Mapping[str, Any]]
-
-
-def verdict_table(cases: Cases) -> Table:
-    """What the verdict says of each treatment, by what became of the error."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for case, state, found in judged(cases):
-        change = state["error"] - case["states"][0]["error"]
-        truth = "falls" if change < -GAIN else "rises" if change > GAIN else "neither"
-        said = "unchanged" if state["agree_source"] > 0.99 else word(found)
-        counts[truth, said] += 1
+def verdict_table(cases: Sequence[Case]) -> Table:
+    """What the verdict says of each treatment, by what became of the error; percent of cases."""
+    rows: list[list[Entry]] = []
     words = ("helpful", "unclear", "unchanged", "harmful")
-    rows = [
-        [truth, *(Number(str(counts[truth, said]), counts[truth, said]) for said in words)]
-        for truth in ("falls", "neither", "rises")
-    ]
-    return Table(rows, header=["the error", *words])
-
-
-def estimate_table(cases: Cases) -> Table:
-    """How far estimates are from the error: ours of the adapted model, others' of every state."""
-    ours = [
-        (state["error"], found.after)
-        for case, state, found in judged(cases)
-        if case["case"]["shift"] not in UNLABELLED
-    ]
-    states = [
-        state
-        for case, _ in measured(cases)
-        if case["case"]["shift"] not in UNLABELLED
-        for state in case["states"]
-    ]
-    held = float(np.mean([each.low <= error <= each.high for error, each in ours]))
-    off = float(np.mean([abs(each.value - error) for error, each in ours]))
-    rows: list[list[Entry]] = [
-        ["ours", number_entry(off), f"{held:.0%} of the intervals hold the error"]
-    ]
-    for name, of in PUBLISHED.items():
-        away = float(np.mean([abs(of(state) - state["error"]) for state in states]))
-        rows.append([name, number_entry(away), ""])
-    return Table(rows, header=["estimate", "mean distance from the error, points", ""])
-
-
-def calibration_table(cases: Cases) -> Table:
-    """Calibration errors in percent, of so few images that a perfect model has some too."""
-    found: dict[str, list[float]] = {}
-    plain = TEMPERATURES.index(min(TEMPERATURES, key=lambda t: abs(math.log(t))))
-    for case, state, found_error in judged(cases):
-        if case["case"]["shift"] in UNLABELLED:
-            continue
-        scaled, accuracy = state["scaled"], 1 - found_error.after.value / 100
-        chosen = int(np.argmin([abs(each - accuracy) for each in scaled["confidence"]]))
-        before = case["states"][0]["scaled"]["ece"][plain]
-        for name, ece in (
-            ("unadapted", before),
-            ("adapted", scaled["ece"][plain]),
-            ("adapted, calibrated", scaled["ece"][chosen]),
-            ("adapted, best temperature", min(scaled["ece"])),
+    found = list(judged(cases))
+    for kind in ("new statistics", "new statistics, learning", "learning alone"):
+        for truth, inside in (
+            ("falls", lambda change: change < -GAIN),
+            ("neither", lambda change: -GAIN <= change <= GAIN),
+            ("rises", lambda change: change > GAIN),
         ):
+            own = [each for each in found if each.kind == kind and inside(each.change)]
+            counts = Counter(each.word for each in own)
+            shares = [number_entry(100 * counts[w] / max(1, len(own))) for w in words]
+            rows.append([kind, truth, Number(str(len(own)), len(own)), *shares])
+    header = ["treatment", "the error", "states", *(f"{each}, %" for each in words)]
+    return Table(rows, header=header)
+
+
+def estimate_table(cases: Sequence[Case]) -> Table:
+    """How far estimates are from the error; every case counts the same."""
+    known = [case for _, case in measured(cases) if case["case"]["shift"] not in UNLABELLED]
+    found = list(judged(known))
+    of_case = Counter(id(each.case) for each in found)
+    weight = [1 / of_case[id(each.case)] for each in found]
+    rows: list[list[Entry]] = []
+    for name, estimates, truths in (
+        (
+            "ours, of the unadapted model",
+            [each.found.before for each in found],
+            [each.case["states"][0]["error"] for each in found],
+        ),
+        (
+            "ours, of the adapted model",
+            [each.found.after for each in found],
+            [each.state["error"] for each in found],
+        ),
+        (
+            "ours, of the change",
+            [each.found.change for each in found],
+            [each.change for each in found],
+        ),
+    ):
+        off = [abs(e.value - truth) for e, truth in zip(estimates, truths, strict=True)]
+        held = [e.low <= truth <= e.high for e, truth in zip(estimates, truths, strict=True)]
+        rows.append(
+            [
+                name,
+                number_entry(float(np.average(off, weights=weight))),
+                number_entry(100 * float(np.average(held, weights=weight)), digits=0),
+            ]
+        )
+    for name, of in PUBLISHED.items():
+        for which, states in (
+            ("unadapted", [case["states"][:1] for case in known]),
+            ("adapted", [case["states"][1:] for case in known]),
+        ):
+            off = [
+                float(np.nanmean([abs(of(state) - state["error"]) for state in own]))
+                for own in states
+                if own and not all(math.isnan(of(state)) for state in own)
+            ]
+            rows.append([f"{name}, of the {which} model", number_entry(float(np.mean(off))), ""])
+    header = ["estimate", "mean distance, points", "intervals that hold the truth, %"]
+    return Table(rows, header=header)
+
+
+def calibration_table(cases: Sequence[Case]) -> Table:
+    """Calibration errors in percent; of few images a perfect model has some too."""
+    plain = TEMPERATURES.index(min(TEMPERATURES, key=lambda t: abs(math.log(t))))
+    found: dict[str, list[float]] = {}
+    below = []
+
+    def nearest(scaled: Mapping[str, Any], accuracy: float) -> int:
+        return int(np.argmin([abs(each - accuracy) for each in scaled["confidence"]]))
+
+    for each in judged(cases):
+        state, scaled = each.state, each.state["scaled"]
+        if each.case["case"]["shift"] in UNLABELLED or state["recipe"] == "bn":
+            continue
+        ours = nearest(scaled, 1 - each.found.after.value / 100)
+        flips = nearest(scaled, state["agree_mirrored"])
+        before = each.case["states"][0]["scaled"]["ece"][plain]
+        choices = {"unadapted": before, "adapted": scaled["ece"][plain]}
+        choices["adapted, calibrated by the estimate"] = scaled["ece"][ours]
+        choices["adapted, confidence as agreement with the mirrored"] = scaled["ece"][flips]
+        if state.get("pseudocal"):
+            mixed = int(np.argmin([abs(math.log(t / state["pseudocal"])) for t in TEMPERATURES]))
+            choices["adapted, PseudoCal"] = scaled["ece"][mixed]
+            choices["adapted, PseudoCal and mirrored"] = scaled["ece"][(mixed + flips) // 2]
+        choices["adapted, best temperature"] = min(scaled["ece"])
+        below.append(scaled["ece"][ours] < before)
+        for name, ece in choices.items():
             found.setdefault(name, []).append(100 * ece)
-    header = ["probabilities", "mean calibration error, %"]
-    return Table([[k, number_entry(float(np.mean(v)))] for k, v in found.items()], header=header)
+    rows: list[list[Entry]] = [[k, number_entry(float(np.mean(v)))] for k, v in found.items()]
+    rows.append(
+        ["calibrated below unadapted, % of states", number_entry(100 * float(np.mean(below)))]
+    )
+    return Table(rows, header=["probabilities", "mean calibration error, %"])
 
 
-def pages(cases: Cases) -> str:
+def pages(cases: Sequence[Case]) -> str:
     """The tables of docs/guard.md."""
     models = Counter(case["case"]["model"] for case in cases)
     counted = ", ".join(f"{name} {count}" for name, count in sorted(models.items()))
     tables = (verdict_table(cases), estimate_table(cases), calibration_table(cases))
-    said = f"{len(cases)} cases ({counted}), new statistics of 50 to 200 images."
+    said = f"{len(cases)} cases ({counted}) of 50 to 2,000 images."
     return "\n\n".join([said, *(table.markdown() for table in tables)])
 
 

@@ -104,21 +104,22 @@ MOST_EPOCHS = 10
 class Rate:
     """How fast, and for how long: ``total`` is learning rate × images × epochs.
 
-    The rate, for batches of 128 by SGD with momentum 0.9, is never above ``highest``.
+    The rate, for batches of 128 by SGD with momentum 0.9, is ``usual``, and up to ``highest``
+    where there are too few images to see the total in ten epochs.
     """
 
+    usual: float
     highest: float
     total: float
 
     def spread(self, images: int) -> tuple[float, int]:
         """Learning rate and epochs for so many images.
 
-        >>> Rate(highest=1e-2, total=250).spread(5_000)
-        (0.01, 5)
-        >>> Rate(highest=1e-2, total=250).spread(50_000)
-        (0.005, 1)
+        >>> rate = Rate(usual=0.05, highest=0.1, total=500)
+        >>> [rate.spread(images) for images in (200, 500, 5_000, 50_000)]
+        [(0.1, 10), (0.1, 10), (0.05, 2), (0.01, 1)]
         """
-        epochs = min(MOST_EPOCHS, max(1, round(self.total / (self.highest * images))))
+        epochs = min(MOST_EPOCHS, max(1, round(self.total / (self.usual * images))))
         return min(self.highest, self.total / (images * epochs)), epochs
 
 
@@ -130,13 +131,18 @@ def default_rate(recipe: Recipe, *, classes: int | None, new_statistics: bool) -
     collapses early, entropy minimisation before robust labels.
 
     >>> default_rate(Recipe(name="mine"), classes=1000, new_statistics=True)
-    Rate(highest=0.01, total=250)
+    Rate(usual=0.05, highest=0.1, total=500)
     """
     if new_statistics:
         few = classes is not None and classes <= MANY_CLASSES
-        return Rate(highest=3e-2, total=1500) if few else Rate(highest=1e-2, total=250)
+        return (
+            Rate(usual=3e-2, highest=3e-2, total=1500)
+            if few
+            else Rate(usual=5e-2, highest=1e-1, total=500)
+        )
     robust = isinstance(recipe.objective, GeneralizedCrossEntropy)
-    return Rate(highest=1e-3, total=50 if robust else 10)
+    usual, total = (2e-3, 100) if robust else (1e-3, 10)
+    return Rate(usual=usual, highest=usual, total=total)
 
 
 def tuned_recipe(

@@ -134,12 +134,14 @@ class Delicate(nn.Module):
         return logits
 
 
-def test_a_model_that_does_not_bear_it_runs_exactly_with_a_warning() -> None:
+def test_a_model_that_does_not_bear_it_runs_as_it_would_by_itself_with_a_warning() -> None:
     learner = Learner(Delicate(), get_recipe("ent", LR), acceleration=Acceleration(half=True))
     exact = Learner(Delicate(), get_recipe("ent", LR))
-    with pytest.warns(AcclimateWarning, match=r"faster \(bfloat16\).*runs exactly instead"):
+    with pytest.warns(
+        AcclimateWarning, match=r"faster \(bfloat16\).*runs as PyTorch runs it instead"
+    ):
         answer = learner.step(random_images()).logits
-    assert learner.network.acceleration == EXACT
+    assert learner.network.acceleration == PLAIN
     assert torch.equal(answer, exact.step(random_images()).logits)
 
 
@@ -181,8 +183,10 @@ def test_what_counts_as_the_same_prediction() -> None:
     assert "apart on average" in str(differs(sure.flip(0), sure))
     one_of_many = sure.repeat(100, 1)
     turned = one_of_many.clone()
-    turned[0] = turned[0].flip(0)
-    assert "1 confident predictions" in str(differs(turned, one_of_many))
+    turned[:5] = turned[:5].flip(1)
+    assert differs(turned, one_of_many) is None  # rounding flips a few
+    turned[:20] = one_of_many[:20].flip(1)
+    assert "20 confident predictions" in str(differs(turned, one_of_many))
     torn = torch.tensor([[0.01, 0.0]]).repeat(100, 1)
     assert differs(-torn, torn) is None  # a tie may fall either way
 

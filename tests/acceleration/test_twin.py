@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acclimate.acceleration import EXACT, Acceleration, make_twin
+from acclimate.acceleration import PLAIN, Acceleration, make_twin
 from acclimate.acceleration.convolution import FrozenConv, StemConv
 from acclimate.acceleration.norm import FusedNorm, Pool, Statistics, fused_norm, mean_pool
 from acclimate.errors import AcclimateWarning
@@ -261,9 +261,11 @@ def test_a_twin_that_fails_is_given_up_with_a_warning(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(FusedNorm, "forward", broken)  # as where Triton finds no compiler
     learner = fused(Residual())
-    with pytest.warns(AcclimateWarning, match="no compiler here; it runs exactly instead"):
+    with pytest.warns(
+        AcclimateWarning, match="no compiler here; it runs as PyTorch runs it instead"
+    ):
         assert learner.step(torch.rand(8, 3, 16, 16)).logits.shape == (8, 5)
-    assert learner.network.acceleration == EXACT
+    assert learner.network.acceleration == PLAIN
 
 
 def test_checking_counts_in_no_pool() -> None:

@@ -8,7 +8,6 @@ from torch import nn
 
 from acclimate.errors import AcclimateError
 from acclimate.guard.guard import Guard
-from acclimate.guard.verdict import label_free_score
 from digit_runs import INPUT, LABELS, adapt, same, weights
 
 
@@ -74,17 +73,18 @@ def test_the_gap_belongs_to_the_state_that_is_kept():
     assert result.history.statistics_gap == 0
 
 
-def test_keep_best_returns_the_state_with_the_best_label_free_score():
+def test_keep_best_returns_the_state_that_learning_is_estimated_to_have_gained_most_by():
     options = {"epochs": 4, "optimizer.lr": 3.0}
     last = adapt(options=options, guard="observe")
     best = adapt(options=options, guard="observe", keep="best")
     kept = best.history.kept_epoch
     assert last.history.kept_epoch is None
     assert kept < 4
-    scores = [best.history.start, *(r.after_epoch for r in best.history.epochs)]
-    drifts = [0.0, *(r.drift for r in best.history.epochs)]
-    sane = {i: label_free_score(s) for i, s in enumerate(scores) if drifts[i] <= 0.15}
-    assert kept == max(sane, key=sane.get)
+    changes = {0: 0.0}
+    for number, record in enumerate(best.history.epochs, start=1):
+        if record.drift <= 0.15:
+            changes[number] = record.estimated_change.value
+    assert kept == min(changes, key=changes.get)
     if kept:
         again = adapt(options={**options, "epochs": kept}, guard="observe")
         assert same(weights(best), weights(again))

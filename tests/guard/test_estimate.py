@@ -66,7 +66,7 @@ def test_a_steadier_and_more_confident_state_is_thought_better():
 
 def test_the_digits_are_known_and_the_fog_is_not():
     clean, foggy = estimate_level(CLEAN), estimate_level(FOGGY)
-    assert clean.low < 1.5 < clean.high < 15  # 0.7 % are wrong
+    assert clean.low < 3 < clean.high < 15  # 0.7 % are wrong; none of the bank's are so good
     assert foggy.low > clean.high
 
 
@@ -77,7 +77,7 @@ def test_more_images_narrow_the_interval():
 
 
 def test_nothing_changed_is_known_for_sure():
-    change = estimate_change("learning", CLEAN, CLEAN)
+    change = estimate_change(CLEAN, CLEAN, statistics=False)
     assert change.value == 0
     assert change.high - change.low < 1
 
@@ -87,15 +87,15 @@ def test_a_change_is_no_larger_than_the_share_of_predictions_that_changed():
     other.predicted[:50] = (other.predicted[:50] + 1) % 10
     signs = change_signs(CLEAN, other)
     assert signs["changed"] == 0.1
-    assert abs(estimate_change("statistics", CLEAN, other).value) <= 10
+    assert abs(estimate_change(CLEAN, other, statistics=True).value) <= 10
 
 
 def test_statistics_that_differ_late_speak_against_new_ones():
     few = evidence([k % 2 for k in range(200)], confidence=0.9, stays=0.9)
     many = evidence([k % 10 for k in range(200)], confidence=0.6, stays=0.6)
     late, early = [0.1] * 14 + [0.3, 0.3], [0.3, 0.3] + [0.1] * 14
-    against = estimate_change("statistics", few, many, shift=late)
-    less = estimate_change("statistics", few, many, shift=early)
+    against = estimate_change(few, many, shift=late, statistics=True)
+    less = estimate_change(few, many, shift=early, statistics=True)
     assert against.low > 0
     assert against.value > less.value
 
@@ -111,7 +111,7 @@ def test_lateness_compares_the_last_layers_with_the_middle():
 def test_few_images_random_classes_and_broken_networks_cannot_be_estimated():
     few = evidence([0, 1] * (ENOUGH // 2 - 1))
     assert estimate_level(few) is None
-    assert estimate_change("learning", few, few) is None
+    assert estimate_change(few, few, statistics=False) is None
     assert estimate_error(few, few, learnt=True) is None
     broken = replace(CLEAN, confidence=torch.full_like(CLEAN.confidence, float("nan")))
     assert estimate_level(broken) is None

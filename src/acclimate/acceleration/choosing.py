@@ -67,9 +67,16 @@ class Acceleration:
         return self.channels_last or self.half or self.fused
 
     def candidates(self) -> list[Acceleration]:
-        """This one, and what to try instead where its rounding is too coarse."""
+        """This one, and what to try instead where it goes wrong, the fastest first.
+
+        The last is the model as torch runs it, which nothing has to be compared with.
+
+        >>> [str(each) for each in Acceleration(channels_last=True, half=True).candidates()]
+        ['bfloat16, channels last', 'channels last', 'plain']
+        """
         finer = replace(self, half=False)
-        return [self, finer] if self.half and finer.changes else [self]
+        unchanged = replace(finer, channels_last=False, fused=False)
+        return list(dict.fromkeys([self, finer, unchanged]))
 
     def prepare(self, model: nn.Module) -> None:
         """Lay the weights out as the images will be."""
@@ -275,17 +282,21 @@ def _seconds(model: nn.Module, images: Tensor, acceleration: Acceleration) -> fl
         acceleration.undo(model)
 
 
-_MEAN_LIMIT = 0.02
-_ALIGNED = 0.98
+_MEAN_LIMIT = 0.2
+_ALIGNED = 0.25
 _LONGER = 1.25
 _CONFIDENT = 0.9
-"""An exact prediction with this much probability must not change."""
+_FLIPPED = 1 / 16
+"""What rounding to bfloat16 can do without learning something else. On trained networks and shifted
+photos (``benchmarks/precision.py``) probabilities were up to 0.11 apart and gradients as far as a
+cosine of 0.38, no confident prediction flipped, and what was learnt had the same error to within
+what another order of the images makes. What is wrong, not rounded, is far outside of these."""
 
 
 def differs(fast: Tensor, exact: Tensor) -> str | None:
     """Why the fast logits are not the exact ones up to the precision; None where they are.
 
-    Rounding to eight bits moves probabilities a little everywhere; it flips no confident
+    Rounding to eight bits moves probabilities a little everywhere; it flips hardly a confident
     prediction, and it makes no numbers that are not finite.
 
     >>> logits = torch.tensor([[4.0, 0.0, 0.0]])
@@ -300,7 +311,7 @@ def differs(fast: Tensor, exact: Tensor) -> str | None:
         return f"its probabilities are {apart:.1%} apart on average"
     confident = theirs.amax(dim=1) > _CONFIDENT
     turned = int((ours.argmax(dim=1) != theirs.argmax(dim=1))[confident].sum())
-    return f"it flips {turned} confident predictions" if turned else None
+    return f"it flips {turned} confident predictions" if turned > _FLIPPED * len(ours) else None
 
 
 def turns_away(fast: Tensor, exact: Tensor) -> str | None:
@@ -308,8 +319,8 @@ def turns_away(fast: Tensor, exact: Tensor) -> str | None:
 
     >>> turns_away(torch.tensor([1.0, 0.1]), torch.tensor([1.0, 0.0])) is None
     True
-    >>> turns_away(torch.tensor([0.7, 0.7]), torch.tensor([1.0, 0.0]))
-    'its gradient points elsewhere (cosine 0.707)'
+    >>> turns_away(torch.tensor([0.1, 1.0]), torch.tensor([1.0, 0.0]))
+    'its gradient points elsewhere (cosine 0.0995)'
     >>> turns_away(torch.tensor([2.0, 0.0]), torch.tensor([1.0, 0.0]))
     'its gradient is 2 times as long'
     """
@@ -320,4 +331,4 @@ def turns_away(fast: Tensor, exact: Tensor) -> str | None:
     if not 1 / _LONGER < longer < _LONGER:
         return f"its gradient is {longer:.3g} times as long"
     cosine = float(ours @ theirs / (ours.norm() * theirs.norm()))
-    return None if cosine > _ALIGNED else f"its gradient points elsewhere (cosine {cosine:.3f})"
+    return None if cosine > _ALIGNED else f"its gradient points elsewhere (cosine {cosine:.3g})"

@@ -152,8 +152,8 @@ def _compare_statistics(model: nn.Module, passes: Passes, *, seed: int) -> tuple
     finally:
         statistics.load_buffers(own)
         learner.release()
-    change = estimate_change("statistics", before, after, shift=shift)
-    level = estimate_level(before)
+    change = estimate_change(before, after, shift=shift, statistics=True)
+    level = estimate_level(before, shift=shift)
     if change is None or level is None:
         usual = "too few images to estimate the error: new statistics, as usual"
         return len(order) > 1, usual, learner.cost

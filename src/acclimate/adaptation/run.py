@@ -357,7 +357,9 @@ class AdaptationRun:
         score, change = label_free_score(scores), None
         if self._by_estimate and (start := self._seen.get("start") or self._unadapted()):
             now = self._exported(f"after epoch {epoch}") if epoch else start
-            change = None if now is None else estimate_change("learning", start, now)
+            if now is not None:
+                shift = self.history.statistics_shift
+                change = estimate_change(start, now, shift=shift, statistics=False)
             score = 0.0 if change is None else -change.value
         progress = self.progress
         if score > progress.best_score and drift(self.learner) <= self.guard.max_drift:

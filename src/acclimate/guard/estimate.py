@@ -1,51 +1,52 @@
 """The error of a model on images without labels, estimated from how it treats views of them.
 
-Three small models do it, fitted on the dev half of the bank of cases
-(``python benchmarks/bank.py fit``, which writes ``estimate.json``): one for the level of the error,
-and one each for how new statistics and how learning change it. A change shows on the images whose
-prediction changed: the prediction that is more probable, and that stays when the image is mirrored
-or cut a little tighter, is more often right. Intervals are as wide as the residuals on networks
-that were left out of the fit, plus what so many images can tell.
+Two forests do it, fitted on the dev half of the bank of cases (``python benchmarks/estimates.py
+fit``, which writes ``estimate.npz``): one for the level of the error, one for how it changes from
+one state of a model to another. A model that knows what it sees predicts the same class when the
+image is mirrored or cut a little tighter; a change shows on the images whose prediction changed,
+and in which classes are in use. Intervals are as wide as the residuals on shifts that were left out
+of the fit, plus what so many images can tell.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
+from io import BytesIO
 from statistics import NormalDist, fmean
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from acclimate.guard.evidence import VIEWS, Evidence
+from acclimate.guard.forest import Forest
 
 __all__ = [
     "COVERAGE",
     "ENOUGH",
     "LATE",
-    "Change",
     "ErrorEstimate",
+    "Fitted",
     "Interval",
-    "Linear",
+    "change_from",
     "change_signs",
-    "error_shown",
     "estimate_change",
     "estimate_error",
     "estimate_from",
     "estimate_level",
     "fitted",
+    "guess",
     "lateness",
+    "level_from",
     "level_signs",
     "log_odds",
     "mean_estimate",
-    "rise",
     "telling_views",
-    "with_products",
 ]
 
 ENOUGH = 30
@@ -59,9 +60,6 @@ LATE = 0.6
 
 MEANINGLESS = 0.3
 """A view that changes so many more of the predictions than another changes the class itself."""
-
-Change = Literal["statistics", "learning"]
-"""What changes a model's error: new statistics, or learning after."""
 
 _Z = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 
@@ -131,60 +129,93 @@ def log_odds(share: float, images: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear:
-    """Weights of signs by name, and how far the results lay off on networks left out of the fit."""
+class Fitted:
+    """A forest, and how far off it was on shifts left out of the fit.
 
-    weights: Mapping[str, float]
+    The variance of what it predicts adds up from three: ``spread`` times that over its trees,
+    ``least`` times the largest there could be, and ``drawn`` times what so few images add.
+    """
+
+    forest: Forest
     spread: float
+    least: float
+    drawn: float
 
-    def value(self, signs: Mapping[str, float]) -> float:
-        """The weighted sum; ``constant`` is a sign of its own."""
-        return sum(weight * signs[name] for name, weight in self.weights.items())
+    def deviation(self, trees: float, most: float, few: float) -> float:
+        """The standard deviation, given those of the trees, the largest, and of so few images."""
+        return math.sqrt(
+            self.spread * trees**2 + self.least * most**2 + self.drawn * few**2,
+        )
 
 
 @cache
-def fitted() -> dict[str, Linear]:
-    """The weights that are stored."""
-    stored = json.loads((files("acclimate.guard") / "estimate.json").read_text("utf-8"))
-    return {name: Linear(**stored[name]) for name in ("level", "statistics", "learning")}
-
-
-def level_signs(evidence: Evidence, *, views: Sequence[int] | None = None) -> dict[str, float]:
-    """What shows of the error of one state.
-
-    In log-odds: ``stays`` and ``mirrored``, how often the class stays in mild views and in the
-    mirrored one; ``confidence``, its mean; ``largest``, the share of the class predicted most: a
-    network that breaks down predicts one class. ``entropy`` is that of the probabilities.
-    """
-    n, used = len(evidence), list(views or telling_views(evidence))
-    each = evidence.stays.float().mean(dim=0)
-    stays = log_odds(float(each[used].mean()), n)
-    mirrored = list(VIEWS).index("mirrored")
-    confidence = log_odds(float(evidence.confidence.mean()), n)
+def fitted() -> dict[str, Fitted]:
+    """Those that are stored: of the "level", and of a "change"."""
+    content = (files("acclimate.guard") / "estimate.npz").read_bytes()
+    with np.load(BytesIO(content)) as stored:
+        widths = {name: stored[f"{name}/widths"].tolist() for name in ("level", "change")}
     return {
-        "constant": 1.0,
-        "images": float(n),
-        "stays": stays,
-        "mirrored": log_odds(float(each[mirrored]), n) if mirrored in used else stays,
-        "confidence": confidence,
-        "stays x confidence": stays * confidence,
-        "largest": log_odds(int(evidence.predicted.bincount().max()) / n, n),
-        "entropy": float(evidence.entropy.mean()),
+        name: Fitted(forest=Forest.read(content, name), spread=spread, least=least, drawn=drawn)
+        for name, (spread, least, drawn) in widths.items()
     }
 
 
-def change_signs(
-    before: Evidence, after: Evidence, *, shift: Sequence[float] = ()
+def level_signs(
+    evidence: Evidence, *, shift: Sequence[float] = (), adapted: bool = False
 ) -> dict[str, float]:
-    """What shows of the change of the error, on the images whose prediction changed.
+    """What shows of the error of one state.
 
-    ``changed`` is their share of all ``images``. Of the earlier and the later prediction for these,
-    ``certainty`` is how much more probable the earlier one was, ``steadiness`` how much more so it
-    stayed in views of the image. ``spread`` and ``growth`` are how the classes in use changed, as a
-    part of all and as a ratio. ``late`` is how much further from the source's the statistics
-    (``shift``, layer by layer) of the last layers are than those of the middle: an appearance shows
-    early, a mix of classes late. ``error`` is that of the earlier state, as its level shows it, and
-    ``rise`` how much higher the later one's is.
+    In log-odds: ``stays``, ``mirrored`` and ``zoomed``, how often the class stays in mild views;
+    ``confidence``, its mean; ``largest``, the share of the class predicted most: a network that
+    breaks down predicts one class. ``steady`` is how probable the class is in the views,
+    ``entropy`` that of the probabilities, ``used`` that of the classes predicted. ``distance`` and
+    ``late`` are how far the statistics of the images are from the source's (``shift``, layer by
+    layer), and whether most in the last layers; ``strange`` is the distance where the source's are
+    used all the same. All are numbers; a distance of -1 is unknown.
+    """
+    n, used = len(evidence), telling_views(evidence)
+    each = evidence.stays.float().mean(dim=0).tolist()
+    stays = log_odds(sum(each[view] for view in used) / len(used), n)
+    by_view = {name: log_odds(share, n) for name, share in zip(VIEWS, each, strict=True)}
+    mirrored = list(VIEWS).index("mirrored")
+    confidence = log_odds(float(evidence.confidence.mean()), n)
+    distance = sum(shift) / len(shift) if shift else -1.0
+    return {
+        "images": math.log(n),
+        "classes": math.log(evidence.classes),
+        "stays": stays,
+        "zoomed": by_view["zoomed"],
+        "mirrored": by_view["mirrored"] if mirrored in used else stays,
+        "confidence": confidence,
+        "stays x confidence": stays * confidence,
+        "largest": log_odds(int(evidence.predicted.bincount().max()) / n, n),
+        "steady": float(evidence.probability[:, used].mean()),
+        "entropy": float(evidence.entropy.mean()),
+        "used": _class_entropy(evidence) / math.log(max(2, min(n, evidence.classes))),
+        "distance": distance,
+        "late": lateness(shift),
+        "strange": 0.0 if adapted else distance,
+    }
+
+
+_COMPARED = ("stays", "zoomed", "mirrored", "confidence", "largest", "steady", "entropy", "used")
+"""Signs of both levels that show in a change."""
+
+
+def change_signs(
+    before: Evidence,
+    after: Evidence,
+    *,
+    shift: Sequence[float] = (),
+    statistics: bool = True,
+) -> dict[str, float]:
+    """What shows of the change of the error: of both levels, and on images predicted otherwise.
+
+    ``changed`` is their share of all. Of the earlier and the later prediction for these,
+    ``earlier`` and ``later`` are how probable they are, ``certainty`` is how much more probable the
+    earlier one was, ``steadiness`` and ``staying`` how much more so, and how much more often, in
+    views of the image. ``growth`` is by which factor (its logarithm) more classes are in use.
+    ``statistics`` is whether it is new statistics that made the change, in part or in whole.
     """
     changed = before.predicted != after.predicted
     m, n = int(changed.sum()), len(before)
@@ -193,43 +224,23 @@ def change_signs(
     def mean(of: Tensor) -> float:
         return float(of[changed].float().sum()) / (m + 2)  # drawn to zero where few changed
 
-    stays = before.probability[:, views] - after.probability[:, views]
-    error, later = (error_shown(level_signs(each))[0] for each in (before, after))
-    used, most = [_class_entropy(each) for each in (before, after)], max(2, min(n, before.classes))
-    return with_products(
-        {
-            "constant": 1.0,
-            "changed": m / n,
-            "images": float(n),
-            "certainty": mean(before.confidence - after.confidence),
-            "steadiness": mean(stays.mean(dim=1)),
-            "spread": (used[1] - used[0]) / math.log(most),
-            "growth": used[1] - used[0],
-            "late": lateness(shift),
-            "confidence": float(before.confidence.mean()),
-            "error": error,
-            "rise": rise(error, later, changed=m, images=n),
-        }
-    )
-
-
-def with_products(signs: Mapping[str, float]) -> dict[str, float]:
-    """Signs that tell more together: other classes in use, from a model that is sure, and late.
-
-    >>> with_products({"late": 2.0, "spread": 0.5, "confidence": 0.9})["late x spread"]
-    1.0
-    """
-    pairs = (("late", "spread"), ("late", "confidence"))
-    return {**signs, **{f"{one} x {two}": signs[one] * signs[two] for one, two in pairs}}
-
-
-def rise(error: float, later: float, *, changed: int, images: int) -> float:
-    """By how much an error grew, for each prediction that changed.
-
-    >>> rise(0.5, 0.25, changed=48, images=100)
-    -0.5
-    """
-    return (later - error) * images / (changed + 2)
+    one, two = level_signs(before, shift=shift), level_signs(after, shift=shift)
+    own = [each.probability[:, views].float().mean(dim=1) for each in (before, after)]
+    stays = [each.stays[:, views].float().mean(dim=1) for each in (before, after)]
+    return {
+        **{name: one[name] for name in ("images", "classes", "distance", "late")},
+        **{f"{name} before": one[name] for name in _COMPARED},
+        **{f"{name} after": two[name] for name in _COMPARED},
+        **{f"{name} change": two[name] - one[name] for name in _COMPARED},
+        "changed": m / n,
+        "statistics": float(statistics),
+        "earlier": mean(before.confidence),
+        "later": mean(after.confidence),
+        "certainty": mean(before.confidence - after.confidence),
+        "steadiness": mean(own[0] - own[1]),
+        "staying": mean(stays[0] - stays[1]),
+        "growth": _class_entropy(after) - _class_entropy(before),
+    }
 
 
 def lateness(shift: Sequence[float]) -> float:
@@ -276,29 +287,33 @@ def estimate_error(
     if not all(_tells(state) for state in states):
         return None
     middle = after if between is None and not learnt else between
-    changes: dict[Change, Mapping[str, float]] = {}
+    changes = []
     if middle is not None:
-        changes["statistics"] = change_signs(before, middle, shift=shift)
+        changes.append(change_signs(before, middle, shift=shift))
     if middle is not after:
-        changes["learning"] = change_signs(middle or before, after)
-    return estimate_from(level_signs(before), level_signs(after), changes)
+        changes.append(change_signs(middle or before, after, shift=shift, statistics=False))
+    return estimate_from(
+        level_signs(before, shift=shift),
+        level_signs(after, shift=shift, adapted=middle is not None),
+        changes,
+    )
 
 
 def estimate_from(
     before: Mapping[str, float],
     after: Mapping[str, float],
-    changes: Mapping[Change, Mapping[str, float]],
+    changes: Sequence[Mapping[str, float]],
 ) -> ErrorEstimate:
-    """The same, from the signs of both levels and of what changed between them."""
-    found = [_change(kind, signs) for kind, signs in changes.items()]
+    """The same, from the signs of both levels and of what changed between them, in turn."""
+    found = [change_from(signs) for signs in changes]
     c, c_spread = sum(each for each, _ in found), math.hypot(*(each for _, each in found))
-    (b, b_spread), (a, a_spread) = error_shown(before), error_shown(after)
+    (b, b_spread), (a, a_spread) = level_from(before), level_from(after)
     gap = (a - b - c) / (b_spread**2 + a_spread**2 + c_spread**2)
     return ErrorEstimate(
         before=_interval(b + gap * b_spread**2, b_spread, 0),
         after=_interval(a - gap * a_spread**2, a_spread, 0),
         change=_interval(c + gap * c_spread**2, c_spread, -1),
-        images=round(before["images"]),
+        images=round(math.exp(before["images"])),
     )
 
 
@@ -326,21 +341,26 @@ def mean_estimate(estimates: Sequence[ErrorEstimate]) -> ErrorEstimate | None:
 
 
 def estimate_change(
-    kind: Change,
     before: Evidence,
     after: Evidence,
     *,
     shift: Sequence[float] = (),
+    statistics: bool,
 ) -> Interval | None:
     """How one change of a model changed its error, in percentage points; None where unknown."""
     if not (_tells(before) and _tells(after)):
         return None
-    return _interval(*_change(kind, change_signs(before, after, shift=shift)), -1)
+    signs = change_signs(before, after, shift=shift, statistics=statistics)
+    return _interval(*change_from(signs), -1)
 
 
-def estimate_level(evidence: Evidence) -> Interval | None:
+def estimate_level(
+    evidence: Evidence, *, shift: Sequence[float] = (), adapted: bool = False
+) -> Interval | None:
     """The error of one state alone, None where it cannot be estimated."""
-    return _interval(*error_shown(level_signs(evidence)), 0) if _tells(evidence) else None
+    if not _tells(evidence):
+        return None
+    return _interval(*level_from(level_signs(evidence, shift=shift, adapted=adapted)), 0)
 
 
 def _tells(evidence: Evidence) -> bool:
@@ -354,22 +374,33 @@ def _class_entropy(evidence: Evidence) -> float:
     return float(torch.special.entr(share).sum())
 
 
-def error_shown(signs: Mapping[str, float]) -> tuple[float, float]:
+def level_from(signs: Mapping[str, float]) -> tuple[float, float]:
     """The error that the signs of a level speak of, as a share, and its standard deviation."""
     model = fitted()["level"]
-    error = 1 / (1 + math.exp(-model.value(signs)))
-    slope = max(error * (1 - error), 0.02)
-    return error, math.sqrt((model.spread * slope) ** 2 + slope / signs["images"])
+    error, *deviations = guess(model.forest, signs)
+    return error, model.deviation(*deviations)
 
 
-def _change(kind: Change, signs: Mapping[str, float]) -> tuple[float, float]:
-    """The change of the error as a share, and its standard deviation.
+def change_from(signs: Mapping[str, float]) -> tuple[float, float]:
+    """The change of the error as a share, and its standard deviation."""
+    model = fitted()["change"]
+    change, *deviations = guess(model.forest, signs)
+    return change, model.deviation(*deviations)
 
-    It cannot be larger than the share of predictions that changed.
+
+def guess(forest: Forest, signs: Mapping[str, float]) -> tuple[float, float, float, float]:
+    """What a forest makes of signs, and the three deviations of :class:`Fitted`.
+
+    A change cannot be larger than the share of predictions that changed, which is what its forest
+    gives a part of.
     """
-    model, changed, n = fitted()[kind], signs["changed"], signs["images"]
-    spread = math.sqrt((model.spread * changed) ** 2 + (changed + 1 / n) / n)
-    return changed * math.tanh(model.value(signs)), spread
+    value, trees = forest.predict(signs)
+    n = math.exp(signs["images"])
+    if "changed" not in signs:
+        most = math.sqrt(max(value * (1 - value), 0.02))
+        return value, trees, most, most / math.sqrt(n)
+    changed = signs["changed"]
+    return changed * value, changed * trees, changed, math.sqrt((changed + 1 / n) / n)
 
 
 def _interval(share: float, spread: float, lowest: int) -> Interval:

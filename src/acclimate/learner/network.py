@@ -74,7 +74,7 @@ class Network:
         """Run the model as fast as its predictions and gradients allow, compared on a first batch.
 
         ``probe`` returns both for images. The acceleration that was chosen is tried, then one that
-        rounds less; where neither does, the model runs exactly, with a warning.
+        rounds less; where neither does, the model runs as torch runs it, with a warning.
         """
         chosen = self.acceleration
         some = torch.cat([images, images]) if len(images) == 1 else images[:_VERIFIED_WITH]
@@ -87,7 +87,8 @@ class Network:
             self.accelerate(chosen)
         if not all(bool(torch.isfinite(each).all()) for each in exact):
             return  # nothing can be concluded from broken images: the next batch decides
-        for candidate in chosen.candidates():
+        *candidates, unchanged = chosen.candidates()
+        for candidate in candidates:
             self.accelerate(candidate, verified=True)
             try:
                 fast = probe(some)
@@ -99,10 +100,10 @@ class Network:
         self.preparation = time.perf_counter() - began
         if why is None:
             return
-        self.decelerate()
+        self.accelerate(unchanged, verified=True)
         warnings.warn(
             f"running the model faster ({chosen}) changes its predictions by more than rounding "
-            f"does: {why}; it runs exactly instead",
+            f"does: {why}; it runs as PyTorch runs it instead",
             AcclimateWarning,
             stacklevel=2,
         )
