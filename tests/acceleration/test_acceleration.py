@@ -137,9 +137,7 @@ class Delicate(nn.Module):
 def test_a_model_that_does_not_bear_it_runs_as_it_would_by_itself_with_a_warning() -> None:
     learner = Learner(Delicate(), get_recipe("ent", LR), acceleration=Acceleration(half=True))
     exact = Learner(Delicate(), get_recipe("ent", LR))
-    with pytest.warns(
-        AcclimateWarning, match=r"faster \(bfloat16\).*runs as PyTorch runs it instead"
-    ):
+    with pytest.warns(AcclimateWarning, match=r"faster \(bfloat16\).*PyTorch runs it instead"):
         answer = learner.step(random_images()).logits
     assert learner.network.acceleration == PLAIN
     assert torch.equal(answer, exact.step(random_images()).logits)

@@ -36,7 +36,7 @@ __all__ = ["AUTO", "PATIENCE", "Plan", "make_plan", "stored_plan"]
 AUTO = "auto"
 """The name under which users ask for a plan in place of a recipe."""
 
-PATIENCE = 2
+PATIENCE = 5
 """Learning stops after this many epochs without a lower estimate."""
 
 STEP = 3
