@@ -5,6 +5,7 @@
     python benchmarks/measure.py restore cifar10c --store kept.db    # acclimate report kept.db
     python benchmarks/measure.py restore --store kept.db             # the results of all plans
     python benchmarks/measure.py status --write                      # docs/published.md
+    python benchmarks/measure.py ship --write                        # the choices of the package
 
 A plan (plans/NAME.yaml) is a list of stages. Each lets ``acclimate tune`` choose options on
 hold-out shifts, and measures the choice with ``acclimate bench``: the words in it are those of the
@@ -13,7 +14,8 @@ again: stop and resume at any time. ``export`` writes every measurement to resul
 those of other stores, and the choices to results/choices; page_tables.py makes tables of them.
 ``run --missing`` resumes in a new store where the exported results and choices end; ``restore``
 makes a store of the exported results alone, for ``acclimate results``, ``acclimate report`` and
-``acclimate reproduce --status``, whose table ``status`` puts into docs/published.md.
+``acclimate reproduce --status``, whose table ``status`` puts into docs/published.md. ``ship`` puts
+the choices that README and docs are measured with into the package.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -33,6 +35,7 @@ import yaml
 
 from acclimate.bench import Job, Record, Result, Store
 from acclimate.cli import main as acclimate
+from acclimate.paper import chosen
 from acclimate.paper.tables import find_table
 from page_tables import in_page
 
@@ -171,6 +174,48 @@ def states() -> str:
     return out.getvalue().strip()
 
 
+SHIPPED = HERE.parent / "src" / "acclimate" / "paper" / chosen.FILE
+_SHIPPED_FIELDS = ("options", "selection", "chosen_on", "searched")
+_TUNED = {"optimizer.lr", "epochs"}
+
+
+def ship(args: argparse.Namespace) -> int:
+    """Whether the package has the choices of the plans; with --write it gets them."""
+    wanted = shipped()
+    if args.write:
+        SHIPPED.write_text(wanted, encoding="utf-8")
+    elif not SHIPPED.exists() or SHIPPED.read_text(encoding="utf-8") != wanted:
+        print(f"{SHIPPED} has other choices; python benchmarks/measure.py ship --write")
+        return 1
+    return 0
+
+
+def shipped() -> str:
+    """Of each model and recipe of the headline the first choice of learning rate and epochs alone.
+
+    What a later stage chose among other options (all weights) is another method.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for stage in plan("cifar10c"):
+        file = choice_file("cifar10c", CHOICES, stage.get("tune", {"models": [""]}))
+        if not file.exists():
+            continue
+        for model, recipes in json.loads(file.read_text(encoding="utf-8")).items():
+            for recipe, entry in recipes.items():
+                if set(entry["options"]) <= _TUNED:
+                    few = {name: entry[name] for name in _SHIPPED_FIELDS}
+                    found.setdefault(model, {}).setdefault(recipe, few)
+    models = (
+        f"{json.dumps(model)}: {{\n" + ",\n".join(_in_a_line(recipes)) + "\n}"
+        for model, recipes in found.items()
+    )
+    return "{\n" + ",\n".join(models) + "\n}\n"
+
+
+def _in_a_line(recipes: Mapping[str, Any]) -> Iterator[str]:
+    return (f"  {json.dumps(recipe)}: {json.dumps(entry)}" for recipe, entry in recipes.items())
+
+
 def row(result: Result) -> Row:
     """What the tables need of a result, and the job that it is of."""
     job, record = result.job, result.record.to_dict()
@@ -266,8 +311,10 @@ def main() -> int:
     page = commands.add_parser("status")
     page.add_argument("--page", type=Path, default=HERE.parent / "docs" / "published.md")
     page.add_argument("--write", action="store_true", help="put the states into the page")
+    package = commands.add_parser("ship")
+    package.add_argument("--write", action="store_true", help="put the choices into the package")
     args = parser.parse_args()
-    made = {"run": run, "export": export, "restore": restore, "status": status}
+    made = {"run": run, "export": export, "restore": restore, "status": status, "ship": ship}
     return made[args.command](args)
 
 

@@ -77,7 +77,8 @@ def add_parser(commands: Any) -> None:
     add("--shifts", nargs="+", metavar="NAME", default=[], help=only)
     gaps = "accept data sets with missing files, marked as such"
     add("--incomplete", action="store_true", help=gaps)
-    add_choice(groups.method, 'JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
+    own = 'JSON of chosen options, {"ent": {"optimizer.lr": 1e-3}}, before those that ship'
+    add_choice(groups.method, own)
     add = groups.output.add_argument
     stored = (
         "file of results, made where missing (default: %(default)s); --status: or a .json of it"
@@ -104,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
         only_cells,
         plan_tables,
         read_choices,
+        with_shipped,
     )
     from acclimate.paper.estimate import estimate, seconds_an_image
 
@@ -116,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     available = Available(roots=_roots(args, tables), weights=weights, incomplete=args.incomplete)
     scope = _scope(args)
     available.check(tables)
-    choices = read_choices(*args.choice) if args.choice else None
+    choices = with_shipped(read_choices(*args.choice) if args.choice else None)
     plans = plan_tables(tables, available=available, scope=scope, choices=choices)
     if args.list or args.status:
         _print_states(plans, choices, args)
@@ -213,9 +215,7 @@ def _pairs(words: Sequence[str], what: str) -> dict[str, str]:
     return found
 
 
-def _print_states(
-    plans: Sequence[TablePlan], choices: Choices | None, args: argparse.Namespace
-) -> None:
+def _print_states(plans: Sequence[TablePlan], choices: Choices, args: argparse.Namespace) -> None:
     from acclimate.bench.store import results_in
     from acclimate.paper import StoredResults, compare, with_stored
     from acclimate.paper.rendering import by_table, close, listed, status

@@ -1,5 +1,6 @@
 """The paper's tables run again: what is needed, what is run, what came of it beside the print."""
 
+from acclimate.paper.chosen import shipped_choices, with_shipped
 from acclimate.paper.comparison import Comparison, ComparisonRow, compare
 from acclimate.paper.estimate import Estimate, estimate
 from acclimate.paper.measured import Measured, measured
@@ -21,5 +22,5 @@ __all__ = [
     "Available", "Cell", "CellPlan", "Comparison", "ComparisonRow", "Estimate", "Lack",
     "Measured", "Scope", "StoredResults", "Table", "TablePlan", "Try", "compare", "estimate",
     "find_table", "find_tables", "jobs_of", "measured", "only_cells", "plan_cell", "plan_tables",
-    "read_choices", "with_stored",
+    "read_choices", "shipped_choices", "with_shipped", "with_stored",
 ]  # fmt: skip

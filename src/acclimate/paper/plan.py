@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from acclimate.bench import choices as files
-from acclimate.bench.choices import Choices
+from acclimate.bench.choices import Choices, Chosen
 from acclimate.bench.job import UNADAPTED, Job, Value, Weights
 from acclimate.bench.shifts import job_shifts
 from acclimate.data.benchmarks import find_dataset
@@ -18,6 +18,7 @@ from acclimate.data.shift import SEVERITIES, STAND_INS, plain_shift
 from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe, list_recipes
 from acclimate.models.checkpoints import checkpoints
+from acclimate.paper.chosen import ships
 from acclimate.paper.needs import (
     FROST,
     Available,
@@ -328,10 +329,14 @@ def chosen_for(cell: Cell, choices: Choices) -> Mapping[str, Value]:
     >>> chosen_for(cell, Choices.of({"*": {"rpl": {"epochs": 2}}}))
     {'epochs': 2}
     """
-    if cell.model is None or cell.recipe is None or cell.chosen_on == ON_OTHERS:
-        return {}
-    found = choices.find(cell.model, cell.recipe)
+    found = _choice(cell, choices)
     return {} if found is None or found.options is None else found.options
+
+
+def _choice(cell: Cell, choices: Choices) -> Chosen | None:
+    if cell.model is None or cell.recipe is None or cell.chosen_on == ON_OTHERS:
+        return None
+    return choices.find(cell.model, cell.recipe)
 
 
 def tries_of(cell: Cell, choices: Choices, longest: Longest) -> tuple[Try, ...] | Lack:
@@ -414,7 +419,10 @@ def _setting_notes(cell: Cell, tries: Sequence[Try], choices: Choices) -> list[s
     )
     if cell.search and first.epochs:
         notes.append(after_epoch)
-    if chosen_for(cell, choices):
+    chosen = _choice(cell, choices)
+    if chosen is not None and ships(chosen):
+        notes.append("learning rate and epochs: chosen by this project on hold-out corruptions")
+    elif chosen_for(cell, choices):
         marks = f" ({'; '.join(choices.marks)})" if choices.marks else ""
         notes.append(f"options of --choice{marks}")
     elif tried == 1 and "optimizer.lr" not in first.options:

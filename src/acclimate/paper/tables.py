@@ -19,7 +19,10 @@ from acclimate.metrics.published import (
     published_domains,
 )
 
-__all__ = ["GROUPS", "Cell", "Table", "find_table", "find_tables", "only_cells", "tables"]
+__all__ = [
+    "GROUPS", "OWN", "Cell", "Table", "find_table", "find_tables", "only_cells", "own_tables",
+    "printed", "tables",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +144,9 @@ class Table:
 GROUPS = ("main", "ablations", "epochs", "corruptions", "imagenet_d", "domains", "figures")
 """The files, in the order in which tables are listed."""
 
+OWN = "readme"
+"""The file of our own tables, those of README: no table of the paper."""
+
 Entry: TypeAlias = Mapping[str, Any]
 
 _OF_TABLE = ("label", "kind", "title", "metric", "unlabelled", "transposed", "printed_as", "note")
@@ -156,22 +162,67 @@ def tables() -> tuple[Table, ...]:
     >>> len(tables())
     50
     """
-    found = []
-    for group in GROUPS:
-        text = (files("acclimate.paper") / f"{group}.json").read_text(encoding="utf-8")
-        content = json.loads(text)
-        found += [_table(entry, group, content.get("define", {})) for entry in content["tables"]]
-    return tuple(found)
+    return tuple(table for group in GROUPS for table in _read(group))
+
+
+@cache
+def own_tables() -> tuple[Table, ...]:
+    """The tables that README opens with, beside what the paper prints of the same.
+
+    They are found by their names alone (``find_tables``), and count nowhere as the paper's.
+
+    >>> [table.label for table in own_tables()]
+    ['readme:imagenet-c', 'readme:cifar10-c', 'readme:cifar10-c-5']
+    """
+    return tuple(
+        replace(table, cells=tuple(replace(cell, published=printed(cell)) for cell in table.cells))
+        for table in _read(OWN)
+    )
+
+
+def printed(like: Cell) -> float | None:
+    """What the paper prints for the model, recipe and shifts of a cell, as it ran them itself.
+
+    None where it does not, and where an architecture stands for several models, which a name does
+    not tell apart.
+
+    >>> cell = Cell(table="", row="", column="", metric="mCE", model="paper:resnet50",
+    ...             dataset="imagenet-c", shift="test", recipe="rpl")
+    >>> printed(cell)
+    50.5
+    """
+    names = ("metric", "model", "recipe", "dataset", "shift", "severity")
+    wanted = [getattr(like, name) for name in names]
+    found = {
+        cell.published
+        for table in tables()
+        for cell in table.to_run
+        if cell.published is not None
+        and not (cell.options or cell.epochs or cell.source)
+        and [getattr(cell, name) for name in names] == wanted
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _read(group: str) -> Iterator[Table]:
+    text = (files("acclimate.paper") / f"{group}.json").read_text(encoding="utf-8")
+    content = json.loads(text)
+    return (_table(entry, group, content.get("define", {})) for entry in content["tables"])
 
 
 def find_tables(name: str) -> list[Table]:
     """Those that a label, with or without its prefix, an alias or a wildcard pattern names.
+
+    ``readme`` names those of README.
 
     >>> [table.label for table in find_tables("table-2")]
     ['tbl:table-2']
     >>> [table.label for table in find_tables("fig:2p*")]
     ['fig:2p-momentum', 'fig:2p-standard', 'fig:2p-weight']
     """
+    own = [table for table in own_tables() if name in (table.label, OWN)]
+    if own:
+        return own
     named = [(table, (table.label, *table.aliases)) for table in tables()]
     found = [table for table, own in named if name in own]
     found = found or [
@@ -246,7 +297,7 @@ def _cells(shared: Entry, row: Entry, columns: Sequence[Entry]) -> Iterator[Cell
     values = _values(shared, row, columns)
     for column, value in zip(columns, values or [None] * len(columns), strict=True):
         if value is None and values is not None:
-            continue  # an empty place
+            continue  # an empty place, or what cannot be run
         own = value if isinstance(value, dict) else {"published": value}
         yield _cell(shared, row, column, {"diverged": True} if value == "diverged" else own)
 
