@@ -12,6 +12,7 @@ step.py writes, and `self_ensembling` (`acclimate reproduce tbl:self-ensembling 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import sys
 from collections import Counter
@@ -34,6 +35,7 @@ import bank
 import estimates
 import faults
 import fuzz
+import imagenet_tables
 import streams
 
 ROOT = Path(__file__).parents[1]
@@ -808,6 +810,17 @@ PAGE_TABLES = {
     "faults": PageTable(fault_table, "docs/reliability.md", "faults.json"),
     "fuzz": PageTable(fuzz_table, "docs/reliability.md", "fuzz.json"),
     "streams": PageTable(stream_table, "docs/reliability.md", "streams.json"),
+    **{
+        make.__name__: PageTable(make, "docs/measured.md", f"{results}.json.gz")
+        for results, makes in {
+            "imagenet_c": (
+                imagenet_tables.imagenet, imagenet_tables.imagenet_pooled,
+                imagenet_tables.imagenet_severities,
+            ),
+            "imagenet_dev": (imagenet_tables.imagenet_epochs, imagenet_tables.imagenet_analyses),
+        }.items()
+        for make in makes
+    },
     "group_norm": PageTable(group_norm, "docs/measured.md", "cifar10c.json"),
     **{
         make.__name__: PageTable(make, "docs/measured.md", f"{make.__name__}.json")
@@ -831,6 +844,20 @@ def in_page(page: str, table: str, *, name: str) -> str:
     if not (opened and closed):
         raise TableError(f"expected {opening} and {closing} in the page, around the table")
     return f"{before}{opening}\n{table}\n{closing}{after}"
+
+
+def read_rows(path: Path) -> Any:
+    """What a file of results holds, which may be compressed."""
+    content = path.read_bytes()
+    return json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+
+
+def _results(path: Path) -> Any:
+    if path.name.endswith(".jsonl.gz"):
+        return bank.read(path)
+    if path.suffix == ".gz":  # of a long plan, whose tables show what is stored of it
+        return read_rows(path) if path.exists() else []
+    return json.loads(_read(path))
 
 
 def _read(path: Path) -> str:
@@ -858,15 +885,14 @@ def main(words: Sequence[str] | None = None) -> int:
                 raise TableError(f"expected one of {names}, got {name!r}")
             table = PAGE_TABLES[name]
             results = args.results or RESULTS / table.results
-            is_bank = results.suffix == ".gz"
-            made = table.make(bank.read(results) if is_bank else json.loads(_read(results)))
+            made = table.make(_results(results))
             page = args.page or ROOT / table.page
             if not (args.check or args.write):
                 print(made)
                 continue
             text = _read(page)
             wanted = in_page(text, made, name=name)
-        except TableError as error:
+        except (TableError, imagenet_tables.ImagesDifferError) as error:
             print(error, file=sys.stderr)
             return 2
         if args.write:

@@ -30,17 +30,14 @@ from acclimate.paper.needs import (
     weights_lack,
     weights_note,
 )
-from acclimate.paper.tables import Cell, Table
+from acclimate.paper.tables import NO_RUN, Cell, Table
 from acclimate.presets import find_preset
 
 __all__ = [
-    "NO_RUN", "ON_OTHERS", "CellPlan", "Scope", "TablePlan", "Try", "chosen_for", "jobs_of",
+    "ON_OTHERS", "CellPlan", "Scope", "TablePlan", "Try", "chosen_for", "jobs_of",
     "longest_runs", "not_by_jobs", "notes_of", "plan_cell", "plan_tables", "read_by_epoch",
     "read_choices", "scored_elsewhere", "shifts_of", "tries_of",
 ]  # fmt: skip
-
-NO_RUN = {"parameters", "adapted parameters", "classes", "optimizer.lr", "batch_size", "epochs"}
-"""Metrics that are counted, or known to the library; nothing is run for them."""
 
 ON_OTHERS = "the other domains"
 """What a cell is chosen on where each domain is left out in turn: its own runs decide."""

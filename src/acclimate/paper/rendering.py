@@ -14,7 +14,8 @@ from acclimate.text import counted
 
 __all__ = ["FORMATS", "by_table", "close", "counts", "listed", "status", "text"]
 
-_HEADER = ("row", "column", "metric", "published", "measured", "difference", "notes")
+_HEADER = ("row", "column", "metric", "published", "measured", "by batch", "difference", "notes")
+"""By batch: measured with the statistics of each batch rather than of all images."""
 
 
 def text(comparison: Comparison) -> str:
@@ -113,6 +114,7 @@ def _words(row: ComparisonRow) -> list[str]:
         row.metric + (f" {row.unit}" if row.unit else ""),
         "diverged" if row.diverged else published,
         measured + setting + (f" by epoch: {series}" if series else ""),
+        "" if row.by_batch is None else _number(row.by_batch, digits),
         "" if row.difference is None else _number(row.difference, digits, sign="+"),
     ]
 
@@ -177,7 +179,7 @@ def status(shown: Sequence[Comparison]) -> Table:
     rows = []
     for comparison in shown:
         for row in comparison.rows:
-            known = _words(row) if row.measured is not None else [*_words(row)[:4], "", ""]
+            known = _words(row) if row.measured is not None else [*_words(row)[:4], "", "", ""]
             reason = row.reason
             if row.state == "measured":
                 refer = [f"[{numbers.setdefault(each, len(numbers) + 1)}]" for each in row.notes]

@@ -20,8 +20,8 @@ from acclimate.metrics.published import (
 )
 
 __all__ = [
-    "GROUPS", "OWN", "Cell", "Table", "find_table", "find_tables", "only_cells", "own_tables",
-    "printed", "tables",
+    "GROUPS", "NO_RUN", "OWN", "Cell", "Table", "find_table", "find_tables", "only_cells",
+    "own_tables", "printed", "tables", "with_models",
 ]  # fmt: skip
 
 
@@ -146,6 +146,9 @@ GROUPS = ("main", "ablations", "epochs", "corruptions", "imagenet_d", "domains",
 
 OWN = "readme"
 """The file of our own tables, those of README: no table of the paper."""
+
+NO_RUN = {"parameters", "adapted parameters", "classes", "optimizer.lr", "batch_size", "epochs"}
+"""Metrics that are counted, or known to the library; nothing is run for them."""
 
 Entry: TypeAlias = Mapping[str, Any]
 
@@ -276,6 +279,34 @@ def only_cells(
     if (rows or columns) and not found:
         raise AcclimateError("no cell has such a row and such a column")
     return found
+
+
+def with_models(tables: Sequence[Table], others: Mapping[str, str]) -> list[Table]:
+    """Tables whose runs are of other models than the paper's, which a note says.
+
+    What is counted from the paper's model stays.
+
+    >>> (table,) = with_models(find_tables("tbl:table-8"), {"paper:resnet50": "timm:resnet50.a1"})
+    >>> table.cells[0].model, table.cells[0].note
+    ('timm:resnet50.a1', 'timm:resnet50.a1 in place of paper:resnet50')
+    """
+    known = {cell.model for table in tables for cell in table.to_run}
+    for name in others:
+        if name not in known:
+            models = ", ".join(sorted(filter(None, known)))
+            raise AcclimateError(
+                f"--model {name}=...: none of the cells that are asked for is of {name}; models: "
+                f"{models or 'none'}"
+            )
+
+    def replaced(cell: Cell) -> Cell:
+        other = others.get(cell.model or "")
+        if other is None or cell.published_only or cell.metric in NO_RUN:
+            return cell
+        notes = filter(None, [f"{other} in place of {cell.model}", cell.note])
+        return replace(cell, model=other, weights=None, note="; ".join(notes))
+
+    return [replace(table, cells=tuple(map(replaced, table.cells))) for table in tables]
 
 
 def _table(entry: Entry, group: str, define: Entry) -> Table:
