@@ -76,7 +76,7 @@ def _headline(rows: Sequence[Row], statistics: Statistics) -> str:
         f"with the statistics of {of}. In brackets what the paper prints, of 50,000 images."
     )
     heads = ["model", "rate", "momentum", *RECIPES.values()]
-    return f"{about}\n\n{_table(heads, lines)}" if lines else _none_yet("imagenet_c")
+    return f"{about}\n\n{_table(heads, lines)}" if lines else none_yet("imagenet_c")
 
 
 def imagenet_epochs(rows: Sequence[Row]) -> str:
@@ -99,10 +99,11 @@ def imagenet_epochs(rows: Sequence[Row]) -> str:
             rates = "the paper's rates" if times == 1 else f"{times} times the paper's rates"
             title = f"Momentum {momentum:g}, {rates}. {_distance(pairs, len(cells))}"
             parts.append(f"{title}\n\n{_table(['epoch', *columns], lines.values())}")
-    return "\n\n".join(parts) if len(parts) > 1 else _none_yet("imagenet_dev")
+    return "\n\n".join(parts) if len(parts) > 1 else none_yet("imagenet_dev")
 
 
-def _none_yet(name: str) -> str:
+def none_yet(name: str) -> str:
+    """In place of a table whose plan has not run."""
     plan = f"../benchmarks/plans/{name}.yaml"
     return f"Not measured yet: `python benchmarks/measure.py run {name}` ([plan]({plan}))."
 
@@ -152,7 +153,7 @@ def imagenet_analyses(rows: Sequence[Row]) -> str:
         lines.append([f"`{recipe}`{f', {words}' if words else ''}", *map(_beside, found), theirs])
     heads = ["what", "the paper's rate", f"{TIMES} times the rate", "published"]
     about = f"mCE in percent of the hold-out corruptions, {_images(rows)}."
-    return f"{about}\n\n{_table(heads, sorted(lines))}" if lines else _none_yet("imagenet_dev")
+    return f"{about}\n\n{_table(heads, sorted(lines))}" if lines else none_yet("imagenet_dev")
 
 
 def _best(rows: Sequence[Row]) -> float | str:
@@ -195,7 +196,7 @@ def imagenet_severities(rows: Sequence[Row]) -> str:
             lines.append([words, *errors, _ece(found)])
     heads = ["recipe", *(f"severity {s}" for s in SEVERITIES), "calibration error"]
     about = f"mCE in percent, ResNet-50, {_images(rows)}, momentum {MOMENTA[0]:g}."
-    return f"{about}\n\n{_table(heads, lines)}" if lines else _none_yet("imagenet_c")
+    return f"{about}\n\n{_table(heads, lines)}" if lines else none_yet("imagenet_c")
 
 
 def _ece(rows: Sequence[Row]) -> str:

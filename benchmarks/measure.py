@@ -53,7 +53,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 CHOICES = RESULTS / "choices"
 SHARED = ("models", "datasets", "weights")
-LARGE = {"imagenet_c", "imagenet_dev", "cifar_grid"}
+LARGE = {"imagenet_c", "imagenet_dev", "cifar_grid", "cifar_settling"}
 IN_PLACE = ("paper:resnet50=py:photo_crops:resnet50",)
 """Networks with weights from Python packages, where the paper's own are not to be had here."""
 INTERRUPTED = sweep.INTERRUPTED
@@ -335,6 +335,8 @@ def states() -> str:
 SHIPPED = HERE.parent / "src" / "acclimate" / "paper" / chosen.FILE
 _SHIPPED_FIELDS = ("options", "selection", "chosen_on", "searched")
 _TUNED = {"optimizer.lr", "epochs"}
+SEARCHES = ("cifar_grid", "cifar10c")
+"""The plans whose choices ship."""
 
 
 def ship(args: argparse.Namespace) -> int:
@@ -351,11 +353,15 @@ def ship(args: argparse.Namespace) -> int:
 def shipped() -> str:
     """Of each model and recipe of the headline the first choice of learning rate and epochs alone.
 
-    What a later stage chose among other options (all weights) is another method.
+    The paper's protocol comes first. What a later stage chose among other options (all weights) is
+    another method.
     """
     found: dict[str, dict[str, Any]] = {}
-    for stage in plan("cifar10c"):
-        file = choice_file("cifar10c", CHOICES, stage.get("tune", {"models": [""]}))
+    searches = [
+        (name, stage["tune"]) for name in SEARCHES for stage in plan(name) if "tune" in stage
+    ]
+    for name, search in searches:
+        file = choice_file(name, CHOICES, search)
         if not file.exists():
             continue
         for model, recipes in json.loads(file.read_text(encoding="utf-8")).items():

@@ -32,6 +32,7 @@ from acclimate.table import Number, Table
 sys.path.insert(0, str(Path(__file__).parent))  # where tests run it from elsewhere
 
 import bank
+import cifar_tables
 import estimates
 import faults
 import fuzz
@@ -818,6 +819,8 @@ PAGE_TABLES = {
                 imagenet_tables.imagenet_severities,
             ),
             "imagenet_dev": (imagenet_tables.imagenet_epochs, imagenet_tables.imagenet_analyses),
+            "cifar_grid": (cifar_tables.cifar_grid,),
+            "cifar_settling": (cifar_tables.cifar_batches, cifar_tables.group_norm_oracle),
         }.items()
         for make in makes
     },

@@ -15,6 +15,7 @@ from acclimate.data.corruptions import DEV, TEST
 from acclimate.metrics import ALEXNET_CORRUPTIONS
 from acclimate.paper.tables import find_table
 from imagenet_tables import RESNET, ImagesDifferError
+from markdown_tables import table_of
 
 FROST = "frost-procedural"
 
@@ -39,11 +40,6 @@ def results(
             for severity in range(1, 6)
         ]  # fmt: skip
     return rows
-
-
-def table_of(text: str) -> list[list[str]]:
-    lines = [line for line in text.splitlines() if line.startswith("|") and "---" not in line]
-    return [[word.strip() for word in line.strip("|").split("|")] for line in lines]
 
 
 ALL = [
