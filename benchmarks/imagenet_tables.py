@@ -22,12 +22,12 @@ Row: TypeAlias = dict[str, Any]
 Statistics: TypeAlias = Literal["batch", "all"]
 Key: TypeAlias = Callable[[Row], bool]
 
-RESNET = "py:photo_crops:resnet50"
+RESNET = "py:photo_models:resnet50"
 MODELS = {
     RESNET: "ResNet-50",
-    "py:photo_crops:efficientnet_lite0": "EfficientNet-Lite0",
-    "py:photo_crops:efficientnet_lite1": "EfficientNet-Lite1",
-    "py:photo_crops:efficientnet_lite2": "EfficientNet-Lite2",
+    "py:photo_models:efficientnet_lite0": "EfficientNet-Lite0",
+    "py:photo_models:efficientnet_lite1": "EfficientNet-Lite1",
+    "py:photo_models:efficientnet_lite2": "EfficientNet-Lite2",
 }
 RECIPES = {
     "none": "unadapted", "bn": "BN", "ent": "ENT", "rpl": "RPL", "hard": "hard", "soft": "soft",

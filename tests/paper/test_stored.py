@@ -181,7 +181,7 @@ def test_every_cell_has_one_state_and_a_reason_where_nothing_is_measured():
         assert "\n" not in row.reason
 
 
-def photos(model="py:photo_crops:resnet50", **job):
+def photos(model="py:photo_models:resnet50", **job):
     """Runs of a network through ImageNet-C's corruptions, as the paper's preset has them."""
     options = {"optimizer.lr": 1e-3, "epochs": 5}
     job = {"model": model, "dataset": "imagenet", "recipe": "rpl", "options": options} | job
@@ -193,7 +193,7 @@ def photos(model="py:photo_crops:resnet50", **job):
 
 
 def test_another_network_in_place_of_the_papers():
-    runs, others = photos(), {"paper:resnet50": "py:photo_crops:resnet50"}
+    runs, others = photos(), {"paper:resnet50": "py:photo_models:resnet50"}
     tables = find_tables("tbl:table-1")
 
     def shown(models):
@@ -207,7 +207,7 @@ def test_another_network_in_place_of_the_papers():
     assert (row.state, row.published, row.small) == (
         "measured", 50.5, "5,000 of 50,000 images a shift",
     )  # fmt: skip
-    assert "py:photo_crops:resnet50 in place of paper:resnet50" in row.notes
+    assert "py:photo_models:resnet50 in place of paper:resnet50" in row.notes
     assert shown(others)["ResNet50 vanilla", "parameters"].measured == 25_557_032
 
 
