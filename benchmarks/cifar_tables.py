@@ -6,16 +6,15 @@ Errors in percent; what the paper prints stands in brackets. What is not stored 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import nan
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from acclimate.data.corruptions import SEVERITIES, TEST
 from acclimate.data.shift import plain_shift
 from acclimate.metrics.mean import mean
-from acclimate.paper.tables import Cell, printed
-from acclimate.table import Number, Table
+from acclimate.paper.tables import printed
 from imagenet_tables import RECIPES, ImagesDifferError, Statistics, error_of, none_yet
+from page_markdown import markdown
 
 Row: TypeAlias = dict[str, Any]
 
@@ -36,9 +35,8 @@ def cifar_grid(rows: Sequence[Row]) -> str:
             ]
             lines.append([_name(model, weights, severity), words, *cells])
     heads = ["model", "statistics of", *RECIPES.values()]
-    return (
-        _table(heads, sorted(lines, key=lambda line: line[0])) if lines else none_yet("cifar_grid")
-    )
+    lines.sort(key=lambda line: line[0])
+    return markdown(heads, lines) if lines else none_yet("cifar_grid")
 
 
 def cifar_batches(rows: Sequence[Row]) -> str:
@@ -55,7 +53,7 @@ def cifar_batches(rows: Sequence[Row]) -> str:
             shown = [_shown(found[r], _published(model, r, None)) for r in found]
             lines.append([_name(model, None, None), f"{size}", words, *shown, _reduction(**found)])
     heads = ["model", "batch size", "statistics of", "BN", "ENT", "reduction"]
-    return _table(heads, lines) if lines else none_yet("cifar_settling")
+    return markdown(heads, lines) if lines else none_yet("cifar_settling")
 
 
 def group_norm_oracle(rows: Sequence[Row]) -> str:
@@ -87,7 +85,7 @@ def group_norm_oracle(rows: Sequence[Row]) -> str:
         "recipe", "unadapted", "best for all shifts", "best for each shift", "published",
         "settings tried",
     ]  # fmt: skip
-    return _table(heads, lines) if lines else none_yet("cifar_settling")
+    return markdown(heads, lines) if lines else none_yet("cifar_settling")
 
 
 def _tried(rows: Iterable[Row]) -> dict[tuple[float, float, int], dict[str, float]]:
@@ -133,8 +131,8 @@ def _reduction(bn: float | None, ent: float | None) -> str:
 
 
 def _published(model: str, recipe: str, severity: int | None) -> float | None:
-    like = {"dataset": "cifar10-c", "shift": "test", "recipe": recipe, "metric": "error"}
-    return printed(Cell(table="", row="", column="", model=model, severity=severity, **like))
+    where = {"dataset": "cifar10-c", "metric": "error"}
+    return printed(model=model, recipe=recipe, severity=severity, **where)
 
 
 def _name(model: str, weights: str | None, severity: int | None) -> str:
@@ -147,8 +145,3 @@ def _name(model: str, weights: str | None, severity: int | None) -> str:
 def _shown(value: float | None, theirs: float | None = None) -> str:
     ours = "–" if value is None else f"{value:.1f}"
     return ours + ("" if theirs is None else f" ({theirs:.1f})")
-
-
-def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [[line[0], *(Number(word, nan) for word in line[1:])] for line in lines]
-    return Table(rows, header).markdown()

@@ -6,7 +6,7 @@ that the paper prints stand in brackets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import nan
 from typing import Any, Literal, TypeAlias
 
@@ -16,11 +16,10 @@ from acclimate.metrics import mce
 from acclimate.metrics.mean import mean
 from acclimate.metrics.rank import spearman
 from acclimate.paper.tables import Cell, find_table, printed, tables
-from acclimate.table import Number, Table
+from page_markdown import markdown
 
 Row: TypeAlias = dict[str, Any]
 Statistics: TypeAlias = Literal["batch", "all"]
-Key: TypeAlias = Callable[[Row], bool]
 
 RESNET = "py:photo_models:resnet50"
 MODELS = {
@@ -36,8 +35,7 @@ PAPERS_RATE = 1e-3
 TIMES = 10
 """How often 5,000 images go into 50,000: with a rate so many times as high, rate × steps match."""
 MOMENTA = (0.9, 0.0)
-USUAL = {"optimizer.momentum": 0.9}
-"""What results without the option have."""
+"""The first is what results without the option have."""
 _TUNED = {"optimizer.lr", "epochs", "optimizer.momentum"}
 
 
@@ -76,7 +74,7 @@ def _headline(rows: Sequence[Row], statistics: Statistics) -> str:
         f"with the statistics of {of}. In brackets what the paper prints, of 50,000 images."
     )
     heads = ["model", "rate", "momentum", *RECIPES.values()]
-    return f"{about}\n\n{_table(heads, lines)}" if lines else none_yet("imagenet_c")
+    return f"{about}\n\n{markdown(heads, lines)}" if lines else none_yet("imagenet_c")
 
 
 def imagenet_epochs(rows: Sequence[Row]) -> str:
@@ -98,7 +96,7 @@ def imagenet_epochs(rows: Sequence[Row]) -> str:
                 continue
             rates = "the paper's rates" if times == 1 else f"{times} times the paper's rates"
             title = f"Momentum {momentum:g}, {rates}. {_distance(pairs, len(cells))}"
-            parts.append(f"{title}\n\n{_table(['epoch', *columns], lines.values())}")
+            parts.append(f"{title}\n\n{markdown(['epoch', *columns], lines.values())}")
     return "\n\n".join(parts) if len(parts) > 1 else none_yet("imagenet_dev")
 
 
@@ -153,7 +151,7 @@ def imagenet_analyses(rows: Sequence[Row]) -> str:
         lines.append([f"`{recipe}`{f', {words}' if words else ''}", *map(_beside, found), theirs])
     heads = ["what", "the paper's rate", f"{TIMES} times the rate", "published"]
     about = f"mCE in percent of the hold-out corruptions, {_images(rows)}."
-    return f"{about}\n\n{_table(heads, sorted(lines))}" if lines else none_yet("imagenet_dev")
+    return f"{about}\n\n{markdown(heads, sorted(lines))}" if lines else none_yet("imagenet_dev")
 
 
 def _best(rows: Sequence[Row]) -> float | str:
@@ -196,7 +194,7 @@ def imagenet_severities(rows: Sequence[Row]) -> str:
             lines.append([words, *errors, _ece(found)])
     heads = ["recipe", *(f"severity {s}" for s in SEVERITIES), "calibration error"]
     about = f"mCE in percent, ResNet-50, {_images(rows)}, momentum {MOMENTA[0]:g}."
-    return f"{about}\n\n{_table(heads, lines)}" if lines else none_yet("imagenet_c")
+    return f"{about}\n\n{markdown(heads, lines)}" if lines else none_yet("imagenet_c")
 
 
 def _ece(rows: Sequence[Row]) -> str:
@@ -268,7 +266,7 @@ def _at(rows: Iterable[Row], recipe: str, rate: float, momentum: float) -> list[
 
 def _has(row: Row, *, momentum: float) -> bool:
     learns = row["recipe"] not in ("none", "bn")
-    found = row["options"].get("optimizer.momentum", USUAL["optimizer.momentum"])
+    found = row["options"].get("optimizer.momentum", MOMENTA[0])
     return learns and _near(found, momentum)
 
 
@@ -284,8 +282,8 @@ def _near(value: float | None, wanted: float) -> bool:
 def _published(model: str, recipe: str, shift: str) -> float | None:
     if model != RESNET:
         return None
-    like = {"dataset": "imagenet-c", "shift": shift, "recipe": recipe, "metric": "mCE"}
-    return printed(Cell(table="", row="", column="", model="paper:resnet50", **like))
+    where = {"dataset": "imagenet-c", "metric": "mCE", "shift": shift}
+    return printed(model="paper:resnet50", recipe=recipe, severity=None, **where)
 
 
 def _images(rows: Sequence[Row]) -> str:
@@ -310,8 +308,3 @@ def _beside(ours: float | str, theirs: float | None = None) -> str:
 
 def _shown(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.1f}"
-
-
-def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [[line[0], *(Number(word, nan) for word in line[1:])] for line in lines]
-    return Table(rows, header).markdown()

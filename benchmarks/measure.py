@@ -117,6 +117,8 @@ def run(args: argparse.Namespace) -> int:
                     break
     except KeyboardInterrupt:  # between two sweeps, which end by themselves
         status = INTERRUPTED
+    if args.export is not None and args.store.exists():
+        export(args, to=args.export)
     return status
 
 
@@ -272,9 +274,9 @@ def plan(name: str) -> list[dict[str, Any]]:
     return stages
 
 
-def target_of(name: str) -> Path:
+def target_of(name: str, folder: Path | None = None) -> Path:
     """Where the results of a plan are exported to; large ones are compressed."""
-    return RESULTS / f"{name}.json{'.gz' if name in LARGE else ''}"
+    return (folder or RESULTS) / f"{name}.json{'.gz' if name in LARGE else ''}"
 
 
 def exported(name: str) -> list[dict[str, Any]]:
@@ -283,8 +285,13 @@ def exported(name: str) -> list[dict[str, Any]]:
     return read_rows(target) if target.exists() else []
 
 
-def export(args: argparse.Namespace) -> int:
-    """Write a row for every measurement; what only served to choose is left out."""
+def export(args: argparse.Namespace, *, to: Path | None = None) -> int:
+    """Write a row for every measurement; what only served to choose is left out.
+
+    Args:
+        args: the plan's name, and the store.
+        to: another folder than that of the results, which are added to all the same.
+    """
     chooses = any("tune" in stage for stage in plan(args.name))
     rows = {identity(each): each for each in exported(args.name)}
     for result in Store(args.store, create=False).results():
@@ -292,14 +299,15 @@ def export(args: argparse.Namespace) -> int:
         if measured and not (chooses and result.job.group == "dev"):
             found = row(result)
             rows[identity(found)] = found
-    target = target_of(args.name)
+    target = target_of(args.name, to)
     lines = ",\n".join(sorted(json.dumps(each) for each in rows.values()))
     text = f"[\n{lines}\n]\n".encode()
     target.write_bytes(gzip.compress(text, mtime=0) if target.suffix == ".gz" else text)
     print(f"{len(rows)} results in {target}")
-    CHOICES.mkdir(exist_ok=True)
+    choices = (to or RESULTS) / CHOICES.name
+    choices.mkdir(exist_ok=True)
     for file in args.store.parent.glob(f"{args.name}.*.json"):
-        (CHOICES / file.name).write_bytes(file.read_bytes())
+        (choices / file.name).write_bytes(file.read_bytes())
     return 0
 
 
@@ -477,6 +485,8 @@ def main() -> int:
     one.add_argument("--missing", action="store_true", help=left)
     one.add_argument("--shifts", nargs="+", help="only these, to rehearse")
     one.add_argument("--device", help="cuda where there is one")
+    folder = "a folder to export to at the end, whatever came of it; for another machine's results"
+    one.add_argument("--export", type=Path, help=folder)
     some = "stop then, as by Ctrl-C: the same command resumes"
     one.add_argument("--seconds", type=float, help=some)
     price = commands.add_parser("cost")

@@ -18,7 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isclose, nan
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,7 @@ from acclimate.bench.table import cell_of
 from acclimate.data.corruptions import SEVERITIES, TEST
 from acclimate.data.shift import STAND_INS, group_of, plain_shift
 from acclimate.metrics.mean import by_seeds, mean, mean_over_shifts, spread
-from acclimate.paper.tables import Cell, printed
-from acclimate.table import Number, Table
+from acclimate.paper.tables import printed
 
 sys.path.insert(0, str(Path(__file__).parent))  # where tests run it from elsewhere
 
@@ -38,6 +37,7 @@ import faults
 import fuzz
 import imagenet_tables
 import streams
+from page_markdown import markdown
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -62,17 +62,6 @@ Value = Callable[[Row], float | None]
 
 class TableError(Exception):
     """The table cannot be made, or put where it was asked for."""
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose columns, but the first, are aligned as numbers.
-
-    >>> print(markdown(["recipe", "error"], [["ent", "9.0"]]))
-    | recipe | error |
-    | --- | ---: |
-    | ent | 9.0 |
-    """
-    return Table([[r[0], *(Number(word, nan) for word in r[1:])] for r in rows], header).markdown()
 
 
 # The headline: CIFAR-10-C in the README, with the published numbers beside ours.
@@ -187,19 +176,8 @@ def published(
     model: str, recipe: str, severity: int | None = None, *, shift: str = "test"
 ) -> float | None:
     """What the paper prints for a model and a recipe on CIFAR-10-C; None where it does not."""
-    return printed(
-        Cell(
-            table="",
-            row="",
-            column="",
-            metric="error",
-            model=model,
-            dataset="cifar10-c",
-            shift=shift,
-            severity=severity,
-            recipe=recipe,
-        )
-    )
+    where = {"dataset": "cifar10-c", "metric": "error", "shift": shift}
+    return printed(model=model, recipe=recipe, severity=severity, **where)
 
 
 def _headline_line(

@@ -55,7 +55,8 @@ def test_a_row_restores_the_result_under_the_key_of_its_job(tmp_path: Path) -> N
 
 def asked(name: str, store: Path, root: object, **more: object) -> Namespace:
     """The arguments of ``run`` as its parser has them."""
-    usual = dict.fromkeys(("stages", "workers", "images", "shifts", "device", "seconds"))
+    names = ("stages", "workers", "images", "shifts", "device", "seconds", "export")
+    usual = dict.fromkeys(names)
     return Namespace(name=name, store=store, root=root, **{**usual, "missing": False, **more})
 
 
@@ -183,6 +184,27 @@ def test_jobs_of_all_stages_share_their_images(
     made.clear()
     assert measure.run(asked("any", store, tmp_path, device="cpu")) == 0
     assert made == []  # all of it is done
+
+
+def test_a_run_brings_its_results_to_another_machine(
+    tmp_path: Path, two_stages: None, results: Path
+) -> None:
+    tiny_npz(tmp_path / "mnist-test.npz", side=28, channels=1)
+    (out := tmp_path / "out").mkdir()
+    before = {measure.identity(row) for row in exported_of(tmp_path, "cifar10c")}
+    measure.run(asked("cifar10c", tmp_path / "any.db", tmp_path, device="cpu", export=out))
+    rows = json.loads((out / "cifar10c.json").read_text(encoding="utf-8"))
+    found = {measure.identity(row) for row in rows}
+    assert before < found  # those that were exported already, and eight more
+    assert len(found) == len(before) + 8
+    assert {measure.identity(row) for row in measure.exported("cifar10c")} == before
+
+
+def exported_of(folder: Path, name: str) -> list[dict[str, object]]:
+    """A result that another run has exported."""
+    Store(folder / "a.db").add(result())
+    measure.export(Namespace(name=name, store=folder / "a.db"))
+    return measure.exported(name)
 
 
 def test_a_run_stops_when_its_time_is_up_and_resumes(tmp_path: Path, two_stages: None) -> None:

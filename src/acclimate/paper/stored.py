@@ -162,8 +162,9 @@ class StoredResults:
         self, cell: Cell, runs: list[_Runs], scope: Scope, choices: Choices
     ) -> CellPlan | None:
         """With what would be run today: what was chosen, then the paper's own."""
-        papers = _preset_of(cell)
-        ways = ((choices, self._longest), (choices, {}), (Choices(), {}), (papers, {}))
+        ways: list[tuple[Choices, Mapping[Hashable, int]]] = [
+            (choices, self._longest), (choices, {}), (Choices(), {}), (_preset_of(cell), {}),
+        ]  # fmt: skip
         for chosen, longest in ways:
             tries = tries_of(cell, chosen, longest)
             if isinstance(tries, Lack):

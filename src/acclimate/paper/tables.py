@@ -178,33 +178,51 @@ def own_tables() -> tuple[Table, ...]:
     ['readme:imagenet-c', 'readme:cifar10-c', 'readme:cifar10-c-5']
     """
     return tuple(
-        replace(table, cells=tuple(replace(cell, published=printed(cell)) for cell in table.cells))
-        for table in _read(OWN)
+        replace(table, cells=tuple(map(_beside_print, table.cells))) for table in _read(OWN)
     )
 
 
-def printed(like: Cell) -> float | None:
-    """What the paper prints for the model, recipe and shifts of a cell, as it ran them itself.
+def printed(
+    *,
+    model: str | None,
+    recipe: str | None,
+    dataset: str | None,
+    metric: str,
+    shift: str | None = "test",
+    severity: int | None = None,
+) -> float | None:
+    """What the paper prints for a model, a recipe and shifts, as it ran them itself.
 
     None where it does not, and where an architecture stands for several models, which a name does
     not tell apart.
 
-    >>> cell = Cell(table="", row="", column="", metric="mCE", model="paper:resnet50",
-    ...             dataset="imagenet-c", shift="test", recipe="rpl")
-    >>> printed(cell)
+    >>> printed(model="paper:resnet50", recipe="rpl", dataset="imagenet-c", metric="mCE")
     50.5
     """
-    names = ("metric", "model", "recipe", "dataset", "shift", "severity")
-    wanted = [getattr(like, name) for name in names]
+    wanted = (model, recipe, dataset, metric, shift, severity)
     found = {
         cell.published
         for table in tables()
         for cell in table.to_run
         if cell.published is not None
         and not (cell.options or cell.epochs or cell.source)
-        and [getattr(cell, name) for name in names] == wanted
+        and (cell.model, cell.recipe, cell.dataset, cell.metric, cell.shift, cell.severity)
+        == wanted
     }
     return found.pop() if len(found) == 1 else None
+
+
+def _beside_print(cell: Cell) -> Cell:
+    """One of our own cells with what the paper prints of the same."""
+    theirs = printed(
+        model=cell.model,
+        recipe=cell.recipe,
+        dataset=cell.dataset,
+        metric=cell.metric,
+        shift=cell.shift,
+        severity=cell.severity,
+    )
+    return replace(cell, published=theirs)
 
 
 def _read(group: str) -> Iterator[Table]:
