@@ -214,3 +214,14 @@ def test_options_for_each_shift_are_no_setting_of_a_cell(tmp_path):
 def test_a_recipe_that_is_not_there_shows_before_anything_runs(tmp_path):
     with pytest.raises(AcclimateError, match="did you mean 'ent'"):
         read_choices(written(tmp_path, {"acclimate:wrn-40-2": {"entt": {"epochs": 3}}}))
+
+
+def test_the_papers_own_setting_is_run_on_however_many_images(all_data):
+    plan = plan_cell(cell_of("table-1", "ResNet50 vanilla", "RPL"), available=all_data)
+    assert plan.tries[0].options == {"optimizer.lr": 0.001, "epochs": 5}
+    other = Choices.of({"paper:resnet50": {"rpl": {"epochs": 1}}})
+    chosen = plan_cell(plan.cell, available=all_data, choices=other)
+    assert chosen.tries[0].options == {"optimizer.lr": 0.001, "epochs": 1}
+    assert "options of --choice" in chosen.notes
+    searched = plan_cell(cell_of("tab:q-ablation", "RPL", "q = 0.8"), available=all_data)
+    assert searched.tries[0].epochs == (1, 2, 3, 4, 5, 6)

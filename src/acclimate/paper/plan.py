@@ -339,10 +339,13 @@ def _choice(cell: Cell, choices: Choices) -> Chosen | None:
 def tries_of(cell: Cell, choices: Choices, longest: Longest) -> tuple[Try, ...] | Lack:
     """What a cell is run with, or why that is not known.
 
-    What the cell states comes first, then what was chosen beforehand, which is not searched again;
-    the rest are the paper's presets and the library's defaults, which a run finds by itself.
+    What the cell states comes first, then what was chosen beforehand, which is not searched again,
+    then the paper's preset, however many images there are; the rest are the library's defaults,
+    which a run finds by itself.
     """
-    options: dict[str, Value] = {**chosen_for(cell, choices), **cell.options}
+    options: dict[str, Value] = {
+        **_preset_of(cell), **chosen_for(cell, choices), **cell.options,
+    }  # fmt: skip
     if cell.epochs is not None:
         shared = longest.get(_family(cell))
         # All of a shared run are read off alike, its last epoch too: the error after an epoch is
@@ -368,6 +371,15 @@ def tries_of(cell: Cell, choices: Choices, longest: Longest) -> tuple[Try, ...] 
         Try(options={**options, **dict(zip(grid, values, strict=True)), **last}, epochs=epochs)
         for values in product(*grid.values())
     )
+
+
+def _preset_of(cell: Cell) -> dict[str, Value]:
+    """What the paper chose for a cell's model; a run would take it for as many images alone."""
+    preset = find_preset(str(cell.recipe), model_name=str(cell.model))
+    if preset is None or "batch_size" in cell.options:  # with which the rate goes
+        return {}
+    found: dict[str, Value] = {"optimizer.lr": preset.lr, "epochs": preset.epochs}
+    return {name: value for name, value in found.items() if name not in cell.search}
 
 
 def _frost_stands_in(place: Place, shifts: Sequence[str]) -> bool:
@@ -416,19 +428,18 @@ def _setting_notes(cell: Cell, tries: Sequence[Try], choices: Choices) -> list[s
     )
     if cell.search and first.epochs:
         notes.append(after_epoch)
-    chosen = _choice(cell, choices)
+    chosen, papers = _choice(cell, choices), _preset_of(cell)
     if chosen is not None and ships(chosen):
         notes.append("learning rate and epochs: chosen by this project on hold-out corruptions")
     elif chosen_for(cell, choices):
         marks = f" ({'; '.join(choices.marks)})" if choices.marks else ""
         notes.append(f"options of --choice{marks}")
+    elif tried == 1 and papers and papers.items() <= first.options.items():
+        notes.append("learning rate and epochs: the paper's preset")
     elif tried == 1 and "optimizer.lr" not in first.options:
-        if recipe.optimizer.lr is not None:
-            notes.append("learning rate: the recipe's own; the paper prints none")
-        elif find_preset(recipe.name, model_name=str(cell.model)):
-            notes.append("learning rate and epochs: the paper's preset")
-        else:
-            notes.append("learning rate and epochs: the library's defaults; the paper prints none")
+        own = "learning rate: the recipe's own; the paper prints none"
+        usual = "learning rate and epochs: the library's defaults; the paper prints none"
+        notes.append(usual if recipe.optimizer.lr is None else own)
     if first.epochs and not cell.search:
         last = first.options["epochs"]
         notes += [f"read off after epoch {first.epochs[0]} of a run of {last}", after_epoch]

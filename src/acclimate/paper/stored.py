@@ -32,7 +32,6 @@ from acclimate.paper.plan import (
     tries_of,
 )
 from acclimate.paper.tables import NO_RUN, OWN, Cell, own_tables, tables, with_models
-from acclimate.presets import find_preset
 from acclimate.recipe import Recipe
 from acclimate.text import option_words
 
@@ -162,10 +161,7 @@ class StoredResults:
         self, cell: Cell, runs: list[_Runs], scope: Scope, choices: Choices
     ) -> CellPlan | None:
         """With what would be run today: what was chosen, then the paper's own."""
-        ways: list[tuple[Choices, Mapping[Hashable, int]]] = [
-            (choices, self._longest), (choices, {}), (Choices(), {}), (_preset_of(cell), {}),
-        ]  # fmt: skip
-        for chosen, longest in ways:
+        for chosen, longest in ((choices, self._longest), (choices, {}), (Choices(), {})):
             tries = tries_of(cell, chosen, longest)
             if isinstance(tries, Lack):
                 continue
@@ -188,15 +184,6 @@ def with_stored(
         replace(table, cells=tuple(found(cell, table.scope) for cell in table.cells))
         for table in plans
     ]
-
-
-def _preset_of(cell: Cell) -> Choices:
-    """What the paper chose for a model, spelled out: fewer images take other rates by default."""
-    model, recipe = str(cell.model), str(cell.recipe)
-    preset = find_preset(recipe, model_name=model)
-    if preset is None:
-        return Choices()
-    return Choices.of({model: {recipe: {"optimizer.lr": preset.lr, "epochs": preset.epochs}}})
 
 
 def _only_one(cell: Cell, runs: list[_Runs], scope: Scope) -> CellPlan | None:
