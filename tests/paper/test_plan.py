@@ -13,7 +13,7 @@ from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe
 from acclimate.paper import Available, Scope, jobs_of, plan_cell, plan_tables, read_choices
 from acclimate.paper.plan import chosen_for
-from acclimate.paper.tables import find_table, tables
+from acclimate.paper.tables import find_table, own_tables, tables
 from tiny_data import cell_of
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
@@ -165,7 +165,7 @@ def test_leave_one_out_is_no_oracle_and_takes_no_choice(all_data):
         assert not any("oracle" in note or "--choice" in note for note in notes)
 
 
-@pytest.mark.parametrize("table", tables(), ids=lambda table: table.label)
+@pytest.mark.parametrize("table", [*tables(), *own_tables()], ids=lambda table: table.label)
 def test_every_job_of_every_table_is_one_that_can_be_run(table, all_data):
     (plan,) = plan_tables([table], available=all_data)
     for job in {job.key: job for each in plan.cells for job in each.jobs}.values():
