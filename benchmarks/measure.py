@@ -1,10 +1,12 @@
 """The measured tables of this project: plans that are run, stored and exported.
 
     python benchmarks/measure.py run cifar10c --root DATA --store cifar10c.db [--workers 6]
+    python benchmarks/measure.py cost imagenet_c --images 5000       # what it will take
     python benchmarks/measure.py export cifar10c --store cifar10c.db
     python benchmarks/measure.py restore cifar10c --store kept.db    # acclimate report kept.db
     python benchmarks/measure.py restore --store kept.db             # the results of all plans
     python benchmarks/measure.py status --write                      # docs/published.md
+    python benchmarks/measure.py ship --write                        # the choices of the package
 
 A plan (plans/NAME.yaml) is a list of stages. Each lets ``acclimate tune`` choose options on
 hold-out shifts, and measures the choice with ``acclimate bench``: the words in it are those of the
@@ -13,18 +15,23 @@ again: stop and resume at any time. ``export`` writes every measurement to resul
 those of other stores, and the choices to results/choices; page_tables.py makes tables of them.
 ``run --missing`` resumes in a new store where the exported results and choices end; ``restore``
 makes a store of the exported results alone, for ``acclimate results``, ``acclimate report`` and
-``acclimate reproduce --status``, whose table ``status`` puts into docs/published.md.
+``acclimate reproduce --status``, whose table ``status`` puts into docs/published.md. ``ship`` puts
+the choices that README and docs are measured with into the package.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
+import signal
 import sys
-from collections.abc import Mapping
-from contextlib import redirect_stdout
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,13 +40,25 @@ import yaml
 
 from acclimate.bench import Job, Record, Result, Store
 from acclimate.cli import main as acclimate
+from acclimate.cli import sweep
+from acclimate.cli import tune as tuning
+from acclimate.cli.parser import build_parser
+from acclimate.paper import chosen
+from acclimate.paper.estimate import images_of, work_of
 from acclimate.paper.tables import find_table
-from page_tables import in_page
+from acclimate.table import Number, Table
+from page_tables import in_page, read_rows
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 CHOICES = RESULTS / "choices"
 SHARED = ("models", "datasets", "weights")
+LARGE = {"imagenet_c", "imagenet_dev", "cifar_grid", "cifar_settling"}
+IN_PLACE = ("paper:resnet50=py:photo_models:resnet50",)
+"""Networks with weights from Python packages, where the paper's own are not to be had here."""
+TEN_CLASSES = {"few_classes", "photos"}
+"""Plans on photos of ten of ImageNet's classes, which measure no number of the paper."""
+INTERRUPTED = sweep.INTERRUPTED
 Row = dict[str, Any]
 ERRORS = {
     "unadapted": "unadapted", "error": "final", "after_epoch": "after_epoch", "online": "online",
@@ -81,13 +100,52 @@ def choice_file(name: str, folder: Path, tune: Mapping[str, Any]) -> Path:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Choose and measure, stage by stage; the worst exit status."""
+    """Choose and measure, stage by stage; the worst exit status, `INTERRUPTED` where time is up."""
     common = ["--root", str(args.root), "--store", str(args.store), "--quiet"]
     if args.workers:
         common += ["--engine", "processes", "--workers", str(args.workers)]
+    if args.device:
+        common += ["--device", args.device]
     if args.missing:
         restore(args)
     status = 0
+    try:
+        with stopping_after(args.seconds):
+            for stages in shared(chosen_stages(args)):
+                status = max(status, run_stages(args, stages, common))
+                if status == INTERRUPTED:
+                    break
+    except KeyboardInterrupt:  # between two sweeps, which end by themselves
+        status = INTERRUPTED
+    if args.export is not None and args.store.exists():
+        export(args, to=args.export)
+    return status
+
+
+def run_stages(
+    args: argparse.Namespace, stages: Sequence[dict[str, Any]], common: Sequence[str]
+) -> int:
+    """Stages that choose nothing at once, or one that may."""
+    if len(stages) > 1:
+        return together([words(each["bench"]) for each in stages], common)
+    (stage,) = stages
+    tune, bench, status = stage.get("tune"), stage["bench"], 0
+    choice: list[str] = []
+    if tune:
+        file = choice_file(args.name, args.store.parent, tune)
+        choice = ["--choice", str(file)]
+        if args.missing and (CHOICES / file.name).exists():
+            if not file.exists():
+                file.write_bytes((CHOICES / file.name).read_bytes())
+        else:
+            status = acclimate(["tune", *words(tune), *common, "--out", str(file)])
+    if status == INTERRUPTED:
+        return status
+    return max(status, acclimate(["bench", *words(bench), *common, *choice]))
+
+
+def chosen_stages(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The stages of a plan that are asked for, with as few images as asked for."""
     for number, stage in enumerate(plan(args.name), start=1):
         if args.stages and number not in args.stages:
             continue
@@ -96,17 +154,116 @@ def run(args: argparse.Namespace) -> int:
         for part in filter(None, (tune, bench)):  # a stage may choose nothing
             if args.images:
                 part["images"] = min(args.images, part.get("images", args.images))
-        choice: list[str] = []
-        if tune:
-            file = choice_file(args.name, args.store.parent, tune)
-            choice = ["--choice", str(file)]
-            if args.missing and (CHOICES / file.name).exists():
-                if not file.exists():
-                    file.write_bytes((CHOICES / file.name).read_bytes())
-            else:
-                status = max(status, acclimate(["tune", *words(tune), *common, "--out", str(file)]))
-        status = max(status, acclimate(["bench", *words(bench), *common, *choice]))
-    return status
+            if args.shifts:
+                part["shifts"] = args.shifts
+        yield {"tune": tune, "bench": bench} if tune else {"bench": bench}
+
+
+def shared(stages: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Stages that can run at once, so that jobs on the same images find them decoded and corrupted.
+
+    Those are neighbours that choose nothing and differ in no more than models, shifts and options.
+    """
+
+    def alike(stage: dict[str, Any]) -> object:
+        bench = stage["bench"]
+        return None if "tune" in stage else (bench["datasets"], bench.get("score"))
+
+    for key, found in groupby(stages, key=alike):
+        group = list(found)
+        yield from [[each] for each in group] if key is None else [group]
+
+
+def together(stages: Sequence[Sequence[str]], common: Sequence[str]) -> int:
+    """Several calls of ``acclimate bench`` as one, sorted by model and shift."""
+    calls = [build_parser().parse_args(["bench", *each, *common]) for each in stages]
+    plans = [sweep.plan_of(call) for call in calls]
+    jobs = {job.key: job for plan in plans for job in plan.jobs()}
+    places = dict.fromkeys((job.model, job.shift) for job in jobs.values())
+    order = {place: number for number, place in enumerate(places)}
+    by_shift = sorted(jobs.values(), key=lambda job: order[job.model, job.shift])
+    _, outcome = sweep.sweep_plan(plans[0], by_shift, calls[0])
+    if outcome is None:
+        return INTERRUPTED
+    print("\n".join(sweep.failures(outcome, calls[0])))
+    return sweep.SOME_FAILED if outcome.failed else sweep.OK
+
+
+@contextmanager
+def stopping_after(seconds: float | None) -> Iterator[None]:
+    """Stop what runs in the block as Ctrl-C does: the same command resumes."""
+    if seconds is None:
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def cost(args: argparse.Namespace) -> int:
+    """Jobs and forward passes of each stage, and of all, a backward pass being two of them."""
+    rows: list[list[str | Number]] = []
+    total = Counter[str]()
+    for number, stage in enumerate(plan(args.name), start=1):
+        jobs = jobs_of(stage)
+        once = stage["bench"].get("score") == "end"
+        passes = sum(passes_of(job, args.images, once=once) for job in jobs)
+        found = {"jobs": len(jobs), "passes": passes}
+        total.update(found)
+        rows.append([str(number), _first(stage), *_numbers(found, args.rate)])
+    rows.append(["all", "", *_numbers(total, args.rate)])
+    heads = ["stage", "what", "jobs", "passes, million", f"minutes at {args.rate:,} a second"]
+    print(Table(rows, heads).text())
+    return 0
+
+
+def passes_of(job: Job, images: int | None, *, once: bool) -> int:
+    """Forward passes of a job; ``once``: scored at its end rather than after each epoch."""
+    epochs = dict(job.options).get("epochs")
+    spared = epochs - 1 if once and job.group != "dev" and isinstance(epochs, int) else 0
+    return work_of(job, images) - spared * images_of(job, images)
+
+
+def jobs_of(stage: Mapping[str, Any]) -> list[Job]:
+    """The jobs of a stage, its search first; what is chosen there is taken to be its longest."""
+    tune, bench = dict(stage.get("tune", {})), dict(stage["bench"])
+    bench = {name: tune[name] for name in SHARED if name in tune} | bench
+    for part in (tune, bench):
+        if "weights" in part:
+            part["weights"] = [__file__]  # theirs need not be here: nothing is run
+    calls = [("tune", tune)] if tune else []
+    if tune:
+        longest = [f"{name}:epochs={tune['epochs']}" for name in tune["recipes"]]
+        own = [each for each in longest if each.partition(":")[0] in bench["recipes"]]
+        bench["set"] = [*bench.get("set", []), *own]
+    found = []
+    for command, part in (*calls, ("bench", bench)):
+        call = build_parser().parse_args([command, *words(part), "--store", "none.db"])
+        found += (tuning.plan_of if command == "tune" else sweep.plan_of)(call).jobs()
+    return found
+
+
+def _first(stage: Mapping[str, Any]) -> str:
+    bench = {**stage.get("tune", {}), **stage["bench"]}
+    models = ", ".join(each.rpartition(":")[2] for each in bench["models"])
+    return f"{models}: {', '.join(bench['recipes'])}"
+
+
+def _numbers(counts: Mapping[str, int], rate: int) -> list[Number]:
+    passes, minutes = counts["passes"] / 1e6, counts["passes"] / rate / 60
+    return [
+        Number(f"{counts['jobs']:,}", counts["jobs"]),
+        Number(f"{passes:,.1f}", passes),
+        Number(f"{minutes:,.0f}", minutes),
+    ]
 
 
 def plan(name: str) -> list[dict[str, Any]]:
@@ -117,14 +274,24 @@ def plan(name: str) -> list[dict[str, Any]]:
     return stages
 
 
+def target_of(name: str, folder: Path | None = None) -> Path:
+    """Where the results of a plan are exported to; large ones are compressed."""
+    return (folder or RESULTS) / f"{name}.json{'.gz' if name in LARGE else ''}"
+
+
 def exported(name: str) -> list[dict[str, Any]]:
     """The results of a plan that are exported already."""
-    target = RESULTS / f"{name}.json"
-    return json.loads(target.read_text(encoding="utf-8")) if target.exists() else []
+    target = target_of(name)
+    return read_rows(target) if target.exists() else []
 
 
-def export(args: argparse.Namespace) -> int:
-    """Write a row for every measurement; what only served to choose is left out."""
+def export(args: argparse.Namespace, *, to: Path | None = None) -> int:
+    """Write a row for every measurement; what only served to choose is left out.
+
+    Args:
+        args: the plan's name, and the store.
+        to: another folder than that of the results, which are added to all the same.
+    """
     chooses = any("tune" in stage for stage in plan(args.name))
     rows = {identity(each): each for each in exported(args.name)}
     for result in Store(args.store, create=False).results():
@@ -132,13 +299,15 @@ def export(args: argparse.Namespace) -> int:
         if measured and not (chooses and result.job.group == "dev"):
             found = row(result)
             rows[identity(found)] = found
-    target = RESULTS / f"{args.name}.json"
+    target = target_of(args.name, to)
     lines = ",\n".join(sorted(json.dumps(each) for each in rows.values()))
-    target.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    text = f"[\n{lines}\n]\n".encode()
+    target.write_bytes(gzip.compress(text, mtime=0) if target.suffix == ".gz" else text)
     print(f"{len(rows)} results in {target}")
-    CHOICES.mkdir(exist_ok=True)
+    choices = (to or RESULTS) / CHOICES.name
+    choices.mkdir(exist_ok=True)
     for file in args.store.parent.glob(f"{args.name}.*.json"):
-        (CHOICES / file.name).write_bytes(file.read_bytes())
+        (choices / file.name).write_bytes(file.read_bytes())
     return 0
 
 
@@ -166,9 +335,59 @@ def states() -> str:
     """``acclimate reproduce --status`` of all exported results."""
     with TemporaryDirectory() as folder, redirect_stdout(StringIO()) as out:
         store = Path(folder) / "kept.db"
-        Store(store).add_all(everything())
-        acclimate(["reproduce", "--status", "--format", "markdown", "--store", str(store)])
+        Store(store).add_all(everything(leave_out=TEN_CLASSES))
+        others = [word for pair in IN_PLACE for word in ("--model", pair)]
+        call = ["reproduce", "--status", "--format", "markdown", "--store", str(store)]
+        acclimate([*call, *others])
     return out.getvalue().strip()
+
+
+SHIPPED = HERE.parent / "src" / "acclimate" / "paper" / chosen.FILE
+_SHIPPED_FIELDS = ("options", "selection", "chosen_on", "searched")
+_TUNED = {"optimizer.lr", "epochs"}
+SEARCHES = ("cifar_grid", "cifar10c")
+"""The plans whose choices ship."""
+
+
+def ship(args: argparse.Namespace) -> int:
+    """Whether the package has the choices of the plans; with --write it gets them."""
+    wanted = shipped()
+    if args.write:
+        SHIPPED.write_text(wanted, encoding="utf-8")
+    elif not SHIPPED.exists() or SHIPPED.read_text(encoding="utf-8") != wanted:
+        print(f"{SHIPPED} has other choices; python benchmarks/measure.py ship --write")
+        return 1
+    return 0
+
+
+def shipped() -> str:
+    """Of each model and recipe of the headline the first choice of learning rate and epochs alone.
+
+    The paper's protocol comes first. What a later stage chose among other options (all weights) is
+    another method.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    searches = [
+        (name, stage["tune"]) for name in SEARCHES for stage in plan(name) if "tune" in stage
+    ]
+    for name, search in searches:
+        file = choice_file(name, CHOICES, search)
+        if not file.exists():
+            continue
+        for model, recipes in json.loads(file.read_text(encoding="utf-8")).items():
+            for recipe, entry in recipes.items():
+                if set(entry["options"]) <= _TUNED:
+                    few = {name: entry[name] for name in _SHIPPED_FIELDS}
+                    found.setdefault(model, {}).setdefault(recipe, few)
+    models = (
+        f"{json.dumps(model)}: {{\n" + ",\n".join(_in_a_line(recipes)) + "\n}"
+        for model, recipes in found.items()
+    )
+    return "{\n" + ",\n".join(models) + "\n}\n"
+
+
+def _in_a_line(recipes: Mapping[str, Any]) -> Iterator[str]:
+    return (f"  {json.dumps(recipe)}: {json.dumps(entry)}" for recipe, entry in recipes.items())
 
 
 def row(result: Result) -> Row:
@@ -207,9 +426,10 @@ def restored(stored: Row) -> Result:
     return Result(job=_job_of(stored), record=Record.from_dict(record))
 
 
-def everything() -> list[Result]:
-    """The exported results of all plans, and what was reproduced."""
-    return [*(restored(each) for name in NAMES for each in exported(name)), *reproduced()]
+def everything(*, leave_out: Collection[str] = ()) -> list[Result]:
+    """The exported results of all plans but some, and what was reproduced."""
+    names = [name for name in NAMES if name not in leave_out]
+    return [*(restored(each) for name in names for each in exported(name)), *reproduced()]
 
 
 def reproduced() -> list[Result]:
@@ -257,17 +477,33 @@ def main() -> int:
         some = "?" if each.prog.endswith("restore") else None
         each.add_argument("name", choices=NAMES, metavar="NAME", nargs=some, help=", ".join(NAMES))
         each.add_argument("--store", type=Path, required=True)
-    one.add_argument("--root", type=Path, required=True, help="folder of the data sets")
+    one.add_argument("--root", required=True, help="folder of the data sets, or NAME=DIR of one")
     one.add_argument("--stages", type=int, nargs="+", help="only these, counted from 1")
     one.add_argument("--workers", type=int, help="processes")
     one.add_argument("--images", type=int, help="fewer of each shift")
     left = "only what results/NAME.json and results/choices do not have"
     one.add_argument("--missing", action="store_true", help=left)
+    one.add_argument("--shifts", nargs="+", help="only these, to rehearse")
+    one.add_argument("--device", help="cuda where there is one")
+    folder = "a folder to export to at the end, whatever came of it; for another machine's results"
+    one.add_argument("--export", type=Path, help=folder)
+    some = "stop then, as by Ctrl-C: the same command resumes"
+    one.add_argument("--seconds", type=float, help=some)
+    price = commands.add_parser("cost")
+    price.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+    price.add_argument("--images", type=int, help="of each shift, where not as published")
+    rate = "forward passes a second, all workers together (default: %(default)s)"
+    price.add_argument("--rate", type=int, default=20_000, help=rate)
     page = commands.add_parser("status")
     page.add_argument("--page", type=Path, default=HERE.parent / "docs" / "published.md")
     page.add_argument("--write", action="store_true", help="put the states into the page")
+    package = commands.add_parser("ship")
+    package.add_argument("--write", action="store_true", help="put the choices into the package")
     args = parser.parse_args()
-    made = {"run": run, "export": export, "restore": restore, "status": status}
+    made = {
+        "run": run, "export": export, "restore": restore, "status": status, "ship": ship,
+        "cost": cost,
+    }  # fmt: skip
     return made[args.command](args)
 
 

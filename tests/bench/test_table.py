@@ -291,3 +291,32 @@ def test_options_are_sorted_by_their_numbers(store):
     frame = store.select(needed("error"), conditions(["recipe=rpl", "options.epochs=*"]))
     found = [key[-1] for key in pivot(frame, rows=["recipe", "options"]).row_keys]
     assert found == ['{"epochs":1}', '{"epochs":5}', '{"epochs":10}']
+
+
+def frosty(recipe, kind):
+    """Results of frost and fog; ``kind`` is what results call the frost."""
+    return [
+        result(
+            error=error, shift=f"cifar/{name}:{severity}", recipe=recipe,
+            record={"corruption": kind if name == "frost" else None},
+        )
+        for (name, severity), error in errors(["frost", "fog"]).items()
+    ]  # fmt: skip
+
+
+def test_means_over_the_two_kinds_of_frost_are_told_apart(store):
+    store.add_all([*frosty("ent", "frost"), *frosty("rpl", "frost-procedural")])
+    shown = show(store)
+    assert shown.rows == ("recipe", "frost")
+    assert shown.row_keys == [("ent", "frost"), ("rpl", "frost-procedural")]
+    frame = store.select(needed("error", ["recipe", "corruption"]))
+    by_corruption = corruption_table(frame, rows=("recipe",))
+    assert by_corruption.rows == ("recipe", "frost")
+    assert [key for (key,) in by_corruption.column_keys][-1] == "mean test"
+    # Where corruptions have columns of their own and there is no mean, nothing is mixed.
+    assert show(store, columns=("corruption",)).rows == ("recipe",)
+
+
+def test_one_kind_of_frost_needs_no_row(store):
+    store.add_all([*frosty("ent", "frost-procedural"), *frosty("rpl", "frost-procedural")])
+    assert show(store).rows == ("recipe",)

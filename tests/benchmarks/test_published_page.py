@@ -41,3 +41,11 @@ def test_what_was_reproduced_alone_counts_as_well():
     searched = [each for each in found if each.job.options]
     assert {each.job.recipe for each in searched} == {"ent", "rpl"}
     assert all("oracle" in each.record.notes[0] for each in searched)
+
+
+def test_photos_of_ten_classes_measure_no_number_of_the_paper():
+    everything = {each.key for each in measure.everything()}
+    kept = {each.key for each in measure.everything(leave_out=measure.TEN_CLASSES)}
+    left = {measure.identity(row) for name in measure.TEN_CLASSES for row in measure.exported(name)}
+    assert left
+    assert everything - kept == left

@@ -227,3 +227,14 @@ def test_an_empty_root_is_said_in_a_line(capfd, tmp_path):
 
 def test_help_needs_no_torch():
     assert "--images-per-shift" in run_without_torch(["reproduce", "--help"]).stdout
+
+
+def test_readmes_table_needs_no_file_of_the_repository(capfd):
+    given = ["--root", "cifar10=cifar", *SMALL, "--quiet", "--device", "cpu"]
+    only = ["--rows", "wrn-26-2-gn", "--columns", "unadapted", "hard"]
+    assert reproduce("readme:cifar10-c-5", *given, *only) == 0
+    out = capfd.readouterr().out
+    assert "chosen by this project on hold-out corruptions" in out
+    assert "2 measured; 2 jobs run" in out
+    ran = {result.job.recipe: dict(result.job.options) for result in Store("results.db").results()}
+    assert ran == {"none": {}, "hard": {"optimizer.lr": 0.0003, "epochs": 3}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +247,72 @@ def test_a_head_for_other_features_or_no_file_at_all_is_refused(tmp_path: Path) 
     save_file({"other": torch.zeros(2)}, path)
     with pytest.raises(AcclimateError, match="no weights for a DINO head on 16 features"):
         learner(objective__head=str(path))
-    with pytest.raises(AcclimateError, match="could not read"):
+    with pytest.raises(AcclimateError, match="no weights file"):
         learner(objective__head=str(tmp_path / "none.safetensors"))
     path.write_text("not tensors")
     with pytest.raises(AcclimateError, match="could not read"):
+        learner(objective__head=str(path))
+
+
+class PublishedHead(nn.Module):
+    """A head with the layers and names of DINO's authors: weight-normalised, without a bias."""
+
+    def __init__(self, norm: Callable[[nn.Module], nn.Module]) -> None:
+        super().__init__()
+        layers = [nn.Linear(16, 8), nn.GELU(), nn.Linear(8, 8), nn.GELU()]
+        self.mlp = nn.Sequential(*layers, nn.Linear(8, 4))
+        self.last_layer = norm(nn.Linear(4, 32, bias=False))
+
+    def forward(self, features: Tensor) -> Tensor:
+        found: Tensor = self.last_layer(nn.functional.normalize(self.mlp(features), dim=-1))
+        return found
+
+
+def old_weight_norm(layer: nn.Module) -> nn.Module:
+    """As torch had it when the files were published: weight_g and weight_v."""
+    weight = layer.weight.detach()
+    layer.weight_g = nn.Parameter(torch.rand(len(weight), 1) + 0.5)
+    layer.weight_v = nn.Parameter(weight)
+    del layer.weight
+    layer.forward = lambda x: nn.functional.linear(
+        x, layer.weight_g * nn.functional.normalize(layer.weight_v, dim=1)
+    )
+    return layer
+
+
+@pytest.mark.parametrize("norm", [old_weight_norm, nn.utils.parametrizations.weight_norm])
+@pytest.mark.parametrize("prefix", ["head.", "module.head."])
+def test_the_head_in_a_full_checkpoint_of_dinos_authors(
+    tmp_path: Path, norm: Callable[[nn.Module], nn.Module], prefix: str
+) -> None:
+    torch.manual_seed(0)
+    student, teacher = PublishedHead(norm), PublishedHead(norm)
+
+    def named(head: nn.Module) -> dict[str, Tensor]:
+        backbone = {
+            "cls_token": torch.zeros(1, 1, 16), "blocks.0.mlp.fc1.weight": torch.zeros(64, 16)
+        }  # fmt: skip
+        own = {f"{prefix}{name}": value for name, value in head.state_dict().items()}
+        return {prefix.replace("head", "backbone") + k: v for k, v in backbone.items()} | own
+
+    path = tmp_path / "dino_deitsmall16_pretrain_full_checkpoint.pth"
+    torch.save(
+        {
+            "student": named(student), "teacher": named(teacher), "epoch": 800,
+            "optimizer": {"state": {}, "param_groups": []}, "args": argparse.Namespace(arch="vit"),
+            "dino_loss": {"center": torch.zeros(1, 32)},
+        },
+        path,
+    )  # fmt: skip
+    dino = learner(objective__head=str(path))
+    head, features = dino.states["objective"].head, torch.randn(5, 16)
+    torch.testing.assert_close(head(features), teacher(features))
+    assert len(dict(head.named_parameters())) == 8  # the factors learn as well
+    dino.step(batch())
+
+
+def test_a_checkpoint_of_the_backbone_alone_has_no_head(tmp_path: Path) -> None:
+    path = tmp_path / "dino_deitsmall16_pretrain.pth"
+    torch.save({"blocks.0.mlp.fc1.weight": torch.zeros(64, 16)}, path)
+    with pytest.raises(AcclimateError, match="no weights for a DINO head on 16 features"):
         learner(objective__head=str(path))

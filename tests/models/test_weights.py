@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import pickle
+import types
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -279,10 +280,34 @@ def test_entries_that_hold_no_weights_are_listed_with_their_kinds(tmp_path: Path
 def test_objects_are_read_only_when_trusted(tmp_path: Path) -> None:
     path = tmp_path / "net.pth"
     state = make_net().state_dict()
-    torch.save({"state_dict": state, "args": argparse.Namespace(lr=1)}, path)
-    with pytest.raises(AcclimateError, match=r"--unsafe-pickle \(it asks for argparse"):
+    torch.save({"state_dict": state, "args": types.SimpleNamespace(lr=1)}, path)
+    with pytest.raises(AcclimateError, match=r"--unsafe-pickle \(it asks for types"):
         load_weights(path)
     assert load_weights(path, unsafe_pickle=True).keys() == state.keys()
+
+
+def test_the_options_of_a_training_run_are_plain_values(tmp_path: Path) -> None:
+    state = make_net().state_dict()
+    torch.save({"model": state, "args": argparse.Namespace(lr=1)}, tmp_path / "net.pth")
+    assert load_weights(tmp_path / "net.pth").keys() == state.keys()
+
+
+def test_a_named_entry_comes_first(tmp_path: Path) -> None:
+    student, teacher = ({"weight": torch.full((1,), value)} for value in (1.0, 2.0))
+    torch.save({"model": student, "teacher": teacher}, tmp_path / "net.pth")
+    assert load_weights(tmp_path / "net.pth")["weight"] == 1
+    assert load_weights(tmp_path / "net.pth", entry="teacher")["weight"] == 2
+    assert load_weights(tmp_path / "net.pth", entry="other")["weight"] == 1
+
+
+def test_a_checkpoint_of_wilds(tmp_path: Path) -> None:
+    net = make_net()
+    algorithm = {f"model.{name}": value for name, value in net.state_dict().items()}
+    path = tmp_path / "best_model.pth"
+    torch.save({"algorithm": algorithm, "epoch": 4, "best_val_metric": 0.9}, path)
+    again = make_net()
+    fill(again, load_weights(path))
+    assert_same(again, dict(net.state_dict()))
 
 
 def test_a_whole_module_is_read_when_trusted(tmp_path: Path) -> None:

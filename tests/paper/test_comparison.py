@@ -8,7 +8,7 @@ import pytest
 
 from acclimate.paper import Available, Scope, compare, jobs_of, plan_tables
 from acclimate.paper.rendering import FORMATS, text
-from acclimate.paper.tables import find_table, tables
+from acclimate.paper.tables import find_table, own_tables, tables
 from tiny_data import by_key, made_up
 
 
@@ -22,7 +22,7 @@ def row_of(comparison, row, column):
     return next(each for each in comparison.rows if (each.row, each.column) == (row, column))
 
 
-@pytest.mark.parametrize("table", tables(), ids=lambda table: table.label)
+@pytest.mark.parametrize("table", [*tables(), *own_tables()], ids=lambda table: table.label)
 def test_every_table_can_be_printed_with_nothing_available(table):
     shown = compared(table.label, simulate=False)
     assert len(shown.rows) == len(table.cells)

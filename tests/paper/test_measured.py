@@ -186,3 +186,14 @@ def test_notes_of_runs_are_passed_on(available):
     assert found(plan, notes=["out of memory"]).notes == ("out of memory",)
     many = found(plan, notes=list("abcde")).notes
     assert many == ("a", "b", "c", "and 2 more notes in the store")
+
+
+def test_with_the_statistics_of_each_batch_as_the_paper_predicts(available):
+    plan = plan_cell(cell_of(*BN), available=available)
+    learnt = {"final": 10.0, "online": 30.0, "after_epoch": [None, 12.0]}
+    assert (found(plan, errors=learnt).value, found(plan, errors=learnt).by_batch) == (10.0, 12.0)
+    new = plan_cell(cell_of("mt3_comparison", "WRN-26-1-BN, BN adapt", "avg"), available=available)
+    statistics = {"final": 10.0, "online": 13.0, "after_epoch": []}
+    assert found(new, errors=statistics).by_batch == 13.0
+    unadapted = plan_cell(cell_of("groupnorm", "WRN-26-1-BN", "w/o adapt"), available=available)
+    assert found(unadapted, errors={"final": 20.0}).by_batch is None

@@ -13,7 +13,7 @@ from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe
 from acclimate.paper import Available, Scope, jobs_of, plan_cell, plan_tables, read_choices
 from acclimate.paper.plan import chosen_for
-from acclimate.paper.tables import find_table, tables
+from acclimate.paper.tables import find_table, own_tables, tables
 from tiny_data import cell_of
 
 BN = ("tbl:groupnorm", "WRN-26-1-BN", "ENT")
@@ -165,7 +165,7 @@ def test_leave_one_out_is_no_oracle_and_takes_no_choice(all_data):
         assert not any("oracle" in note or "--choice" in note for note in notes)
 
 
-@pytest.mark.parametrize("table", tables(), ids=lambda table: table.label)
+@pytest.mark.parametrize("table", [*tables(), *own_tables()], ids=lambda table: table.label)
 def test_every_job_of_every_table_is_one_that_can_be_run(table, all_data):
     (plan,) = plan_tables([table], available=all_data)
     for job in {job.key: job for each in plan.cells for job in each.jobs}.values():
@@ -214,3 +214,14 @@ def test_options_for_each_shift_are_no_setting_of_a_cell(tmp_path):
 def test_a_recipe_that_is_not_there_shows_before_anything_runs(tmp_path):
     with pytest.raises(AcclimateError, match="did you mean 'ent'"):
         read_choices(written(tmp_path, {"acclimate:wrn-40-2": {"entt": {"epochs": 3}}}))
+
+
+def test_the_papers_own_setting_is_run_on_however_many_images(all_data):
+    plan = plan_cell(cell_of("table-1", "ResNet50 vanilla", "RPL"), available=all_data)
+    assert plan.tries[0].options == {"optimizer.lr": 0.001, "epochs": 5}
+    other = Choices.of({"paper:resnet50": {"rpl": {"epochs": 1}}})
+    chosen = plan_cell(plan.cell, available=all_data, choices=other)
+    assert chosen.tries[0].options == {"optimizer.lr": 0.001, "epochs": 1}
+    assert "options of --choice" in chosen.notes
+    searched = plan_cell(cell_of("tab:q-ablation", "RPL", "q = 0.8"), available=all_data)
+    assert searched.tries[0].epochs == (1, 2, 3, 4, 5, 6)

@@ -18,6 +18,7 @@ from acclimate.paper import (
     find_tables,
     measured,
     plan_tables,
+    with_models,
     with_stored,
 )
 from tiny_data import cell_of, made_up
@@ -178,3 +179,48 @@ def test_every_cell_has_one_state_and_a_reason_where_nothing_is_measured():
         assert (row.difference is not None) == (row.state in ("measured", "counted"))
         assert row.reason or row.state == "counted"
         assert "\n" not in row.reason
+
+
+def photos(model="py:photo_models:resnet50", **job):
+    """Runs of a network through ImageNet-C's corruptions, as the paper's preset has them."""
+    options = {"optimizer.lr": 1e-3, "epochs": 5}
+    job = {"model": model, "dataset": "imagenet", "recipe": "rpl", "options": options} | job
+    return [
+        made_up(Job.of(shift=f"imagenet/{name}:{severity}", **job), labelled=5000)
+        for name in TEST
+        for severity in range(1, 6)
+    ]
+
+
+def test_another_network_in_place_of_the_papers():
+    runs, others = photos(), {"paper:resnet50": "py:photo_models:resnet50"}
+    tables = find_tables("tbl:table-1")
+
+    def shown(models):
+        stored = StoredResults(runs, models=models)
+        plans = plan_tables(with_models(tables, models), available=Available())
+        (table,) = [compare(each, stored.by_key) for each in with_stored(plans, stored)]
+        return {(row.row, row.column): row for row in table.rows}
+
+    assert shown({})["ResNet50 vanilla", "RPL"].state == "needs data"
+    row = shown(others)["ResNet50 vanilla", "RPL"]
+    assert (row.state, row.published, row.small) == (
+        "measured", 50.5, "5,000 of 50,000 images a shift",
+    )  # fmt: skip
+    assert "py:photo_models:resnet50 in place of paper:resnet50" in row.notes
+    assert shown(others)["ResNet50 vanilla", "parameters"].measured == 25_557_032
+
+
+def test_of_several_rates_the_papers_own_counts():
+    other = photos(options={"optimizer.lr": 1e-2, "epochs": 5})
+    without = {"optimizer.lr": 1e-3, "epochs": 5, "optimizer.momentum": 0.0}
+    runs = [*other, *photos(), *photos(options=without)]
+    (cell,) = [
+        cell
+        for table in with_models(find_tables("tbl:table-1"), {"paper:resnet50": runs[0].job.model})
+        for cell in table.cells
+        if (cell.row, cell.column) == ("ResNet50 vanilla", "RPL")
+    ]
+    plan = StoredResults(runs, models={"paper:resnet50": runs[0].job.model}).plan(cell)
+    assert {dict(job.options)["optimizer.lr"] for job in plan.jobs} == {1e-3}
+    assert {len(job.options) for job in plan.jobs} == {2}

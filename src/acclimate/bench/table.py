@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from acclimate.bench.store import Frame
-from acclimate.data.shift import DEV, SEVERITIES, TEST, plain_shift
+from acclimate.data.shift import DEV, SEVERITIES, STAND_INS, TEST, plain_shift
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.metrics.mean import Shifts, mean, mean_over_shifts, on_the_same, spread
 
@@ -255,6 +255,28 @@ def _without_shown_options(frame: Frame, names: Sequence[str]) -> Frame:
     return replace(frame, rows=rows)
 
 
+_FROST = "frost"
+"""The row that tells means over frost of photographs and over frost of our own apart."""
+
+
+def _with_kind_of_frost(frame: Frame) -> Frame | None:
+    """With a column that has the frost a run's mean is over; None where all have the same.
+
+    Images under the two have nothing in common, so that a mean over one is none over the other.
+    """
+    kinds, at = {"frost", *STAND_INS}, frame.place("corruption")
+    if len(kinds.intersection(frame.column("corruption"))) < 2:
+        return None
+    of_run = _key_of(frame, [name for name in DIMENSIONS if name not in AVERAGED])
+    found: dict[Key, set[str]] = defaultdict(set)
+    for row in frame.rows:
+        if row[at] in kinds:
+            found[of_run(row)].add(row[at])
+    words = {run: " and ".join(sorted(each)) for run, each in found.items()}
+    rows = [(*row, words.get(of_run(row))) for row in frame.rows]
+    return Frame(columns=(*frame.columns, _FROST), rows=rows)
+
+
 def by_shift(frame: Frame, *, value: str) -> Frame:
     """Each stream in as many parts as it met shifts, with the error on each as its ``value``.
 
@@ -474,6 +496,11 @@ def _pivot(
             continue
         # As a row it would leave each row with one full cell.
         (columns if heads and _determined(frame, heads, name) else rows).append(name)
+    if means or "corruption" not in (*rows, *columns):
+        told_apart = _with_kind_of_frost(frame)
+        if told_apart is not None:
+            frame = told_apart
+            rows.append(_FROST)
     found: Places = defaultdict(list)
     row_of, column_of = _key_of(frame, rows), _key_of(frame, columns)
     for row in frame.rows:

@@ -38,6 +38,7 @@ from acclimate.methods.registry import get_recipe
 from acclimate.metrics import ErrorCounts
 from acclimate.models import LoadedModel, load, want_trained
 from acclimate.models.device import choose_device
+from acclimate.models.filling import ClassCountError
 from acclimate.presets import tuned_recipe
 from acclimate.text import Score, Speed
 
@@ -137,12 +138,25 @@ class ModelCache:
         if self._last is None or self._last[0] != key:
             self._last = None  # before the next one takes its memory
             _check_weights(job.weights)
-            want_trained(job.model, None if job.weights is None else job.weights.path)
-            self.put(
-                job, load(job.model, weights=None if job.weights is None else job.weights.path)
-            )
+            file = None if job.weights is None else job.weights.path
+            want_trained(job.model, file)
+            self.put(job, _loaded(job, file))
         assert self._last is not None
         return self._last[1]
+
+
+def _loaded(job: Job, file: str | None) -> LoadedModel:
+    """A model filled from a file, made for as many classes as the file and the data set have.
+
+    One that was trained anew for the data set has other images behind it than its library's
+    record tells: it takes them as the data set has them.
+    """
+    try:
+        return load(job.model, weights=file)
+    except ClassCountError as error:
+        if error.count != find_dataset(job.dataset).classes:
+            raise
+        return replace(load(job.model, weights=file, num_classes=error.count), preprocessing=None)
 
 
 def _check_weights(weights: Weights | None) -> None:

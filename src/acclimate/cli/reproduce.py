@@ -39,6 +39,8 @@ examples:
       --images-per-shift 500 --severities 5
   acclimate reproduce tbl:table-2 --root cifar10-c=data/c \\
       --weights 'WRN-28-10 vanilla=wrn.pt'
+  acclimate reproduce tab:epochs --root imagenet=val/ \\
+      --model paper:resnet50=timm:resnet50.tv_in1k
 """
 
 OK, SOME_FAILED = 0, 1
@@ -70,6 +72,8 @@ def add_parser(commands: Any) -> None:
     add("--root", metavar="[NAME=]DIR", action="append", default=[], help=root)
     weights = "of a model, or of the rows with this name ('WRN-26-16 vanilla*'); repeatable"
     add("--weights", metavar="MODEL=FILE", action="append", default=[], help=weights)
+    instead = "run this model in place of one of the paper's, marked as such; repeatable"
+    add("--model", metavar="MODEL=OTHER", action="append", default=[], dest="models", help=instead)
     few = "use only N of each shift: a small version, marked as such"
     add("--images-per-shift", type=int, metavar="N", dest="images", help=few)
     add("--severities", nargs="+", type=int, metavar="N", help="only these, marked as such")
@@ -77,7 +81,8 @@ def add_parser(commands: Any) -> None:
     add("--shifts", nargs="+", metavar="NAME", default=[], help=only)
     gaps = "accept data sets with missing files, marked as such"
     add("--incomplete", action="store_true", help=gaps)
-    add_choice(groups.method, 'JSON of chosen options: {"ent": {"optimizer.lr": 1e-3}}')
+    own = 'JSON of chosen options, {"ent": {"optimizer.lr": 1e-3}}, before those that ship'
+    add_choice(groups.method, own)
     add = groups.output.add_argument
     stored = (
         "file of results, made where missing (default: %(default)s); --status: or a .json of it"
@@ -104,6 +109,8 @@ def run(args: argparse.Namespace) -> int:
         only_cells,
         plan_tables,
         read_choices,
+        with_models,
+        with_shipped,
     )
     from acclimate.paper.estimate import estimate, seconds_an_image
 
@@ -111,12 +118,13 @@ def run(args: argparse.Namespace) -> int:
         raise AcclimateError("expected the label of a table; acclimate reproduce --list has them")
     found = [table for name in args.names or ["*"] for table in find_tables(name)]
     unique = list({table.label: table for table in found}.values())
-    tables = only_cells(unique, rows=args.rows, columns=args.columns)
+    models = _pairs(args.models, "--model MODEL=OTHER")
+    tables = with_models(only_cells(unique, rows=args.rows, columns=args.columns), models)
     weights = _pairs(args.weights, "--weights MODEL=FILE")
     available = Available(roots=_roots(args, tables), weights=weights, incomplete=args.incomplete)
     scope = _scope(args)
     available.check(tables)
-    choices = read_choices(*args.choice) if args.choice else None
+    choices = with_shipped(read_choices(*args.choice) if args.choice else None)
     plans = plan_tables(tables, available=available, scope=scope, choices=choices)
     if args.list or args.status:
         _print_states(plans, choices, args)
@@ -162,7 +170,7 @@ def _roots(args: argparse.Namespace, asked: Sequence[Table]) -> dict[str, str]:
     """The folder of each data set: the one named, else where it is found."""
     from acclimate.bench.available import datasets_in
     from acclimate.bench.plan import MADE_FROM
-    from acclimate.paper.plan import NO_RUN
+    from acclimate.paper.tables import NO_RUN
 
     cells = [cell for table in asked for cell in table.to_run if cell.metric not in NO_RUN]
     wanted = {name for cell in cells for name in (cell.dataset, cell.scored_on) if name}
@@ -213,16 +221,16 @@ def _pairs(words: Sequence[str], what: str) -> dict[str, str]:
     return found
 
 
-def _print_states(
-    plans: Sequence[TablePlan], choices: Choices | None, args: argparse.Namespace
-) -> None:
+def _print_states(plans: Sequence[TablePlan], choices: Choices, args: argparse.Namespace) -> None:
     from acclimate.bench.store import results_in
     from acclimate.paper import StoredResults, compare, with_stored
     from acclimate.paper.rendering import by_table, close, listed, status
 
     no_store = args.store == _STORE and not Path(_STORE).exists()
     weights = _pairs(args.weights, "--weights MODEL=FILE")
-    stored = StoredResults([] if no_store else results_in(args.store), weights=weights)
+    models = _pairs(args.models, "--model MODEL=OTHER")
+    known = [] if no_store else results_in(args.store)
+    stored = StoredResults(known, weights=weights, models=models)
     found = with_stored(plans, stored, choices)
     shown = [compare(plan, stored.by_key, simulate=False) for plan in found]
     if args.json:

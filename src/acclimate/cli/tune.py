@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     way = asked[0] if asked else "dev"
     if args.out is not None:
         _check_target(args.out)
-    plan = _plan(args)
+    plan = plan_of(args)
     jobs = plan.jobs()
     _check_choice(jobs, way)
     if args.dry_run:
@@ -181,10 +181,10 @@ def _check_target(path: str) -> None:
         raise AcclimateError(f"cannot write {path}: permission denied; check --out")
 
 
-def _plan(args: argparse.Namespace) -> Plan:
-    """The plan of the sweep."""
+def plan_of(args: argparse.Namespace) -> Plan:
+    """The plan of the search."""
     from acclimate.bench.job import UNADAPTED
-    from acclimate.cli.sweep import plan_of
+    from acclimate.cli import sweep
     from acclimate.data.benchmarks import find_dataset
     from acclimate.methods.registry import get_recipe
 
@@ -219,7 +219,9 @@ def _plan(args: argparse.Namespace) -> Plan:
         "shifts": {name: _shifts(name, args, search) for name in args.datasets},
         "split": split,
     }
-    return plan_of(argparse.Namespace(**{**vars(args), "lr": None, "epochs": None, **changed}))
+    return sweep.plan_of(
+        argparse.Namespace(**{**vars(args), "lr": None, "epochs": None, **changed})
+    )
 
 
 def _check_choice(jobs: Sequence[Job], way: Way) -> None:

@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from acclimate.checkpoint import read_tensors
 from acclimate.errors import AcclimateError
 from acclimate.methods.views import random_crops
 from acclimate.models.checkpoints import checkpoints
 from acclimate.models.outputs import Outputs, classifier_weight
+from acclimate.models.weights import load_weights
 from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import Adam
@@ -34,9 +34,14 @@ GLOBAL_CROPS = 2
 
 
 class DinoHead(nn.Module):
-    """Three layers to a bottleneck, then cosine similarities with ``out`` prototypes."""
+    """Three layers to a bottleneck, then cosine similarities with ``out`` prototypes.
 
-    def __init__(self, features: int, *, hidden: int, bottleneck: int, out: int) -> None:
+    With ``scaled`` each similarity has a factor that learns, as DINO's own small networks have it.
+    """
+
+    def __init__(
+        self, features: int, *, hidden: int, bottleneck: int, out: int, scaled: bool = False
+    ) -> None:
         super().__init__()
         self.mlp = nn.Sequential(
             nn.Linear(features, hidden),
@@ -46,6 +51,7 @@ class DinoHead(nn.Module):
             nn.Linear(hidden, bottleneck),
         )
         self.prototypes = nn.Parameter(torch.empty(out, bottleneck))
+        self.scale = nn.Parameter(torch.ones(out)) if scaled else None
 
     def reset(self, generator: torch.Generator) -> DinoHead:
         """Draw the starting weights from a generator of the run's own."""
@@ -58,7 +64,8 @@ class DinoHead(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(F.normalize(self.mlp(x), dim=1), F.normalize(self.prototypes, dim=1))
+        found = F.linear(F.normalize(self.mlp(x), dim=1), F.normalize(self.prototypes, dim=1))
+        return found if self.scale is None else found * self.scale
 
 
 def distillation(
@@ -101,9 +108,10 @@ class DinoState:
 class Dino(Objective):
     """Self-distillation between crops.
 
-    ``head`` is a safetensors file with a trained head, or a model of this package that comes with
-    one, ``acclimate:vit-dino-cifar10``; its own sizes count then. Without, one of ``hidden``,
-    ``bottleneck`` and ``prototypes`` starts from scratch.
+    ``head`` is a file with a trained head, or a model of this package that comes with one,
+    ``acclimate:vit-dino-cifar10``; its own sizes count then. The file is one that ``acclimate
+    pretrain`` wrote or a full checkpoint of DINO's authors, of which it is the teacher's. Without,
+    one of ``hidden``, ``bottleneck`` and ``prototypes`` starts from scratch.
 
     Local crops are resized to ``local_size`` pixels, or to the image's own size (None), which every
     model accepts; a transformer built for changing sizes saves time with 96.
@@ -184,11 +192,15 @@ def _trained_head(name: str, features: int) -> DinoHead:
         if head_file is None:
             raise AcclimateError(f"no DINO head comes with {name!r}; give a safetensors file")
         path = head_file
-    tensors, _ = read_tensors(path)
+    tensors = _own_names(load_weights(path, entry="teacher"))
     try:
         prototypes, first = tensors["prototypes"], tensors["mlp.0.weight"]
         head = DinoHead(
-            features, hidden=len(first), bottleneck=prototypes.shape[1], out=len(prototypes)
+            features,
+            hidden=len(first),
+            bottleneck=prototypes.shape[1],
+            out=len(prototypes),
+            scaled="scale" in tensors,
         )
         head.load_state_dict({key: tensor.float() for key, tensor in tensors.items()})
     except (KeyError, RuntimeError) as error:
@@ -197,6 +209,36 @@ def _trained_head(name: str, features: int) -> DinoHead:
             f"{name} holds no weights for a DINO head on {features} features: {detail}"
         ) from error
     return head
+
+
+_FIRST = "mlp.0.weight"
+_NORMALISED = {
+    "last_layer.weight_v": "prototypes",
+    "last_layer.weight_g": "scale",
+    "last_layer.parametrizations.weight.original1": "prototypes",
+    "last_layer.parametrizations.weight.original0": "scale",
+}
+"""A layer of DINO's authors with weight normalisation, as torch wrote it before 2.0 and since."""
+
+
+def _own_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a head alone, by the names of `DinoHead`.
+
+    >>> published = {"module.backbone.cls_token": torch.zeros(1),
+    ...              "module.head.mlp.0.weight": torch.zeros(4, 2),
+    ...              "module.head.last_layer.weight_g": torch.ones(3, 1)}
+    >>> {name: tuple(tensor.shape) for name, tensor in _own_names(published).items()}
+    {'mlp.0.weight': (4, 2), 'scale': (3,)}
+    """
+    first = next((name for name in tensors if name.endswith(_FIRST)), _FIRST)
+    prefix = first.removesuffix(_FIRST)
+    own = {
+        name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)
+    }
+    if prefix == "" and not own.keys() & _NORMALISED.keys():
+        return own
+    found = {_NORMALISED.get(name, name): each for name, each in own.items()}
+    return {name: each.flatten() if name == "scale" else each for name, each in found.items()}
 
 
 DINO = Recipe(

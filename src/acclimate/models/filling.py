@@ -12,7 +12,16 @@ from torch import Tensor, nn
 
 from acclimate.errors import AcclimateError
 
-__all__ = ["colour_scale", "fill", "to_ours"]
+__all__ = ["ClassCountError", "colour_scale", "fill", "to_ours"]
+
+
+class ClassCountError(AcclimateError):
+    """Weights that fit a model but for the number of classes, which is ``count`` in the file."""
+
+    def __init__(self, message: str, count: int) -> None:
+        super().__init__(message)
+        self.count = count
+
 
 _WIDE = "block1.layer.0.conv1.weight"
 _STAGED = "layer1.0.conv1.weight"
@@ -209,8 +218,9 @@ def _check_names_and_shapes(
             else f"; make it for {count}: num_classes={count}, on the command line "
             f"--num-classes {count}"
         )
-        raise AcclimateError(
-            f"the weights are for {count} classes, the model has {own}{advice} ({mismatches[0]})"
+        raise ClassCountError(
+            f"the weights are for {count} classes, the model has {own}{advice} ({mismatches[0]})",
+            count,
         )
     fitting = [name for name in wanted(used) if name not in shapes]
     raise AcclimateError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import pickle
 import re
@@ -19,18 +20,20 @@ __all__ = ["load_weights"]
 
 _PICKLED = (".pt", ".pth", ".bin", ".tar", ".ckpt", ".t7")
 _NOTES = int | float | str | None
-_NESTED = ("state_dict", "model", "model_state_dict", "net")
+_NESTED = ("state_dict", "model", "model_state_dict", "net", "algorithm")  # the last: WILDS
 # How a file of torch.save begins: a zip archive, or a pickle in the format before torch 1.6.
 _TORCH_STARTS = (b"PK\x03\x04", b"\x80")
 
 
-def load_weights(path: str | Path, *, unsafe_pickle: bool = False) -> dict[str, Tensor]:
+def load_weights(
+    path: str | Path, *, unsafe_pickle: bool = False, entry: str | None = None
+) -> dict[str, Tensor]:
     """The tensors in a ``.safetensors`` or ``torch.save`` file, by name, on the CPU in float32.
 
-    A training checkpoint's ``state_dict``, ``model``, ``model_state_dict`` or ``net`` entry is
-    unwrapped; numbers and strings beside the tensors are ignored. Files that hold Python
-    objects beside tensors can run code when they are read; they are refused without
-    ``unsafe_pickle``, for files you trust.
+    Of a training checkpoint the entry ``state_dict``, ``model``, ``model_state_dict``, ``net`` or
+    ``algorithm`` is unwrapped, and before these the one that ``entry`` names; numbers and strings
+    beside the tensors are ignored. Files that hold Python objects beside tensors can run code when
+    they are read; they are refused without ``unsafe_pickle``, for files you trust.
     """
     path = Path(path)
     if path.is_dir():
@@ -46,7 +49,10 @@ def load_weights(path: str | Path, *, unsafe_pickle: bool = False) -> dict[str, 
     if path.suffix == ".safetensors":
         tensors, _ = read_tensors(path)
     elif path.suffix in _PICKLED:
-        tensors = _tensors_of(_read_pickled(path, unsafe_pickle=unsafe_pickle), path)
+        content = _read_pickled(path, unsafe_pickle=unsafe_pickle)
+        if isinstance(content, Mapping) and entry in content:
+            content = content[entry]
+        tensors = _tensors_of(content, path)
     else:
         raise AcclimateError(
             f"expected weights in a file ending in .safetensors, {', '.join(_PICKLED)}, got {path}"
@@ -66,7 +72,9 @@ def _read_pickled(path: Path, *, unsafe_pickle: bool) -> Any:
             "is it a web page or a pointer in place of the download?"
         )
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        # The options of a training run, which many files hold, are plain values.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if not unsafe_pickle:
             # The object torch would not read; the rest of its message is advice about torch.load.

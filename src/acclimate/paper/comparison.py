@@ -10,8 +10,8 @@ from acclimate.bench.record import Result
 from acclimate.paper.computed import computed, extra_cells
 from acclimate.paper.measured import Measured, measured
 from acclimate.paper.needs import Lack
-from acclimate.paper.plan import NO_RUN, CellPlan, Scope, TablePlan
-from acclimate.paper.tables import Cell, Table
+from acclimate.paper.plan import CellPlan, Scope, TablePlan
+from acclimate.paper.tables import NO_RUN, Cell, Table
 
 __all__ = ["STATES", "Comparison", "ComparisonRow", "State", "compare"]
 
@@ -54,12 +54,14 @@ class ComparisonRow(Cell):
     Attributes:
         status: how ``measured`` came about, or why it is not there.
         lacks: what has to be got first.
+        by_batch: ``measured`` with the statistics of each batch, as the paper predicts.
         jobs: how many are behind it.
         small: what a small version leaves out; empty for the whole.
         notes: what differs from what the paper did, and what else one should know.
     """
 
     measured: float | None = None
+    by_batch: float | None = None
     measured_std: float | None = None
     std_over: str | None = None
     status: Status
@@ -169,6 +171,7 @@ def _found(found: Measured) -> dict[str, Any]:
     """A number as a row has it."""
     return {
         "measured": found.value,
+        "by_batch": found.by_batch,
         "measured_std": found.std,
         "std_over": found.over,
         "status": "missing" if found.value is None else found.how,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from acclimate.bench.job import UNADAPTED
 from acclimate.bench.record import Result
 from acclimate.bench.selection import leave_one_out, place_of, settings_of
 from acclimate.metrics import CORRUPTIONS, DEV_CORRUPTIONS, mce, mde
 from acclimate.metrics.mean import Shifts, by_seeds, mean, mean_over_shifts, spread
 from acclimate.paper.needs import FROST
-from acclimate.paper.plan import ON_OTHERS, CellPlan, Try
+from acclimate.paper.plan import ON_OTHERS, CellPlan, Try, scored_elsewhere
 from acclimate.paper.tables import Cell
 from acclimate.text import counted
 
@@ -31,6 +32,8 @@ class Measured:
         how: "measured" in runs, "counted" from a model or the label map, "simulated" with the
             two-point model; "library" where it is a number that the library goes by, which
             compares the library with the paper and measures nothing.
+        by_batch: the same with the statistics of each batch rather than of all images, which is how
+            the paper predicts; None where that is no other number, or was not measured.
         std: the deviation, and ``over`` what: seeds or corruptions.
         missing: what is not there, in words.
         setting: of a search, what was best.
@@ -41,6 +44,7 @@ class Measured:
 
     value: float | None
     how: Literal["measured", "counted", "library", "simulated"] = "measured"
+    by_batch: float | None = None
     std: float | None = None
     over: str | None = None
     missing: str = ""
@@ -86,7 +90,22 @@ def measured(plan: CellPlan, results: Mapping[str, Result]) -> Measured:
     if cell.published is None and not cell.diverged and cell.epochs and cell.metric == "error":
         points = (_read(cell, best.tried, results, n) for n in range(1, cell.epochs + 1))
         found = replace(found, series=tuple(each.value for each in points if each is not None))
-    return replace(found, value=best.value, std=best.std, over=best.over)
+    by_batch = _by_batch(cell, best, results)
+    return replace(found, value=best.value, by_batch=by_batch, std=best.std, over=best.over)
+
+
+def _by_batch(cell: Cell, best: _Reading, results: Mapping[str, Result]) -> float | None:
+    """What a reading of the returned model would be with the statistics of each batch."""
+    errors = cell.metric in ("error", "mCE", "mDE") and not scored_elsewhere(cell)
+    if best.epoch is not None or not errors or cell.recipe == UNADAPTED:
+        return None
+
+    def number(result: Result) -> float | None:
+        after = result.record.errors.after_epoch
+        return after[-1] if after else result.online_error
+
+    found = _read(cell, best.tried, results, None, number=number)
+    return None if found is None else found.value
 
 
 def _missing(plan: CellPlan, results: Mapping[str, Result]) -> str:
@@ -114,16 +133,21 @@ class _Reading(NamedTuple):
 
 
 def _read(
-    cell: Cell, tried: Try, results: Mapping[str, Result], epoch: int | None
+    cell: Cell,
+    tried: Try,
+    results: Mapping[str, Result],
+    epoch: int | None,
+    *,
+    number: Callable[[Result], float | None] | None = None,
 ) -> _Reading | None:
     """What the results of a setting come to; None where a number is missing."""
     found = []
     for job in tried.jobs:
         result = results[job.key]
-        number = _number(cell, result, epoch)
-        if number is None:
+        value = _number(cell, result, epoch) if number is None else number(result)
+        if value is None:
             return None
-        found.append((job.seed, result.corruption, job.severity, number))
+        found.append((job.seed, result.corruption, job.severity, value))
     seeds = by_seeds(found)
     values = [value for shifts in seeds.values() if (value := _mean(cell, shifts)) is not None]
     if not values or len(values) < len(seeds):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from acclimate.bench import choices as files
-from acclimate.bench.choices import Choices
+from acclimate.bench.choices import Choices, Chosen
 from acclimate.bench.job import UNADAPTED, Job, Value, Weights
 from acclimate.bench.shifts import job_shifts
 from acclimate.data.benchmarks import find_dataset
@@ -18,6 +18,7 @@ from acclimate.data.shift import SEVERITIES, STAND_INS, plain_shift
 from acclimate.errors import AcclimateError
 from acclimate.methods.registry import get_recipe, list_recipes
 from acclimate.models.checkpoints import checkpoints
+from acclimate.paper.chosen import ships
 from acclimate.paper.needs import (
     FROST,
     Available,
@@ -29,17 +30,14 @@ from acclimate.paper.needs import (
     weights_lack,
     weights_note,
 )
-from acclimate.paper.tables import Cell, Table
+from acclimate.paper.tables import NO_RUN, Cell, Table
 from acclimate.presets import find_preset
 
 __all__ = [
-    "NO_RUN", "ON_OTHERS", "CellPlan", "Scope", "TablePlan", "Try", "chosen_for", "jobs_of",
+    "ON_OTHERS", "CellPlan", "Scope", "TablePlan", "Try", "chosen_for", "jobs_of",
     "longest_runs", "not_by_jobs", "notes_of", "plan_cell", "plan_tables", "read_by_epoch",
     "read_choices", "scored_elsewhere", "shifts_of", "tries_of",
 ]  # fmt: skip
-
-NO_RUN = {"parameters", "adapted parameters", "classes", "optimizer.lr", "batch_size", "epochs"}
-"""Metrics that are counted, or known to the library; nothing is run for them."""
 
 ON_OTHERS = "the other domains"
 """What a cell is chosen on where each domain is left out in turn: its own runs decide."""
@@ -328,19 +326,26 @@ def chosen_for(cell: Cell, choices: Choices) -> Mapping[str, Value]:
     >>> chosen_for(cell, Choices.of({"*": {"rpl": {"epochs": 2}}}))
     {'epochs': 2}
     """
-    if cell.model is None or cell.recipe is None or cell.chosen_on == ON_OTHERS:
-        return {}
-    found = choices.find(cell.model, cell.recipe)
+    found = _choice(cell, choices)
     return {} if found is None or found.options is None else found.options
+
+
+def _choice(cell: Cell, choices: Choices) -> Chosen | None:
+    if cell.model is None or cell.recipe is None or cell.chosen_on == ON_OTHERS:
+        return None
+    return choices.find(cell.model, cell.recipe)
 
 
 def tries_of(cell: Cell, choices: Choices, longest: Longest) -> tuple[Try, ...] | Lack:
     """What a cell is run with, or why that is not known.
 
-    What the cell states comes first, then what was chosen beforehand, which is not searched again;
-    the rest are the paper's presets and the library's defaults, which a run finds by itself.
+    What the cell states comes first, then what was chosen beforehand, which is not searched again,
+    then the paper's preset, however many images there are; the rest are the library's defaults,
+    which a run finds by itself.
     """
-    options: dict[str, Value] = {**chosen_for(cell, choices), **cell.options}
+    options: dict[str, Value] = {
+        **_preset_of(cell), **chosen_for(cell, choices), **cell.options,
+    }  # fmt: skip
     if cell.epochs is not None:
         shared = longest.get(_family(cell))
         # All of a shared run are read off alike, its last epoch too: the error after an epoch is
@@ -366,6 +371,15 @@ def tries_of(cell: Cell, choices: Choices, longest: Longest) -> tuple[Try, ...] 
         Try(options={**options, **dict(zip(grid, values, strict=True)), **last}, epochs=epochs)
         for values in product(*grid.values())
     )
+
+
+def _preset_of(cell: Cell) -> dict[str, Value]:
+    """What the paper chose for a cell's model; a run would take it for as many images alone."""
+    preset = find_preset(str(cell.recipe), model_name=str(cell.model))
+    if preset is None or "batch_size" in cell.options:  # with which the rate goes
+        return {}
+    found: dict[str, Value] = {"optimizer.lr": preset.lr, "epochs": preset.epochs}
+    return {name: value for name, value in found.items() if name not in cell.search}
 
 
 def _frost_stands_in(place: Place, shifts: Sequence[str]) -> bool:
@@ -414,16 +428,18 @@ def _setting_notes(cell: Cell, tries: Sequence[Try], choices: Choices) -> list[s
     )
     if cell.search and first.epochs:
         notes.append(after_epoch)
-    if chosen_for(cell, choices):
+    chosen, papers = _choice(cell, choices), _preset_of(cell)
+    if chosen is not None and ships(chosen):
+        notes.append("learning rate and epochs: chosen by this project on hold-out corruptions")
+    elif chosen_for(cell, choices):
         marks = f" ({'; '.join(choices.marks)})" if choices.marks else ""
         notes.append(f"options of --choice{marks}")
+    elif tried == 1 and papers and papers.items() <= first.options.items():
+        notes.append("learning rate and epochs: the paper's preset")
     elif tried == 1 and "optimizer.lr" not in first.options:
-        if recipe.optimizer.lr is not None:
-            notes.append("learning rate: the recipe's own; the paper prints none")
-        elif find_preset(recipe.name, model_name=str(cell.model)):
-            notes.append("learning rate and epochs: the paper's preset")
-        else:
-            notes.append("learning rate and epochs: the library's defaults; the paper prints none")
+        own = "learning rate: the recipe's own; the paper prints none"
+        usual = "learning rate and epochs: the library's defaults; the paper prints none"
+        notes.append(usual if recipe.optimizer.lr is None else own)
     if first.epochs and not cell.search:
         last = first.options["epochs"]
         notes += [f"read off after epoch {first.epochs[0]} of a run of {last}", after_epoch]

@@ -18,7 +18,6 @@ from acclimate.methods.registry import get_recipe
 from acclimate.paper.estimate import IMAGES
 from acclimate.paper.needs import FROST, Available, Lack, Place
 from acclimate.paper.plan import (
-    NO_RUN,
     ON_OTHERS,
     CellPlan,
     Scope,
@@ -32,7 +31,7 @@ from acclimate.paper.plan import (
     shifts_of,
     tries_of,
 )
-from acclimate.paper.tables import Cell, tables
+from acclimate.paper.tables import NO_RUN, OWN, Cell, own_tables, tables, with_models
 from acclimate.recipe import Recipe
 from acclimate.text import option_words
 
@@ -80,10 +79,15 @@ class StoredResults:
         results: of a store; failed ones, streams and further draws of corruptions are left out.
         weights: a file by model, or by row, as in `Available`: whose it is, where a model stands
             for several networks of the paper.
+        models: others that run in place of the paper's, as for `with_models`.
     """
 
     def __init__(
-        self, results: Iterable[Result], *, weights: Mapping[str, str] | None = None
+        self,
+        results: Iterable[Result],
+        *,
+        weights: Mapping[str, str] | None = None,
+        models: Mapping[str, str] | None = None,
     ) -> None:
         self.by_key = {each.key: each for each in results if each.status == "done"}
         self._found: dict[tuple[str, str], list[Result]] = defaultdict(list)
@@ -92,11 +96,14 @@ class StoredResults:
             if job.setting is None and job.batch_size is None and not job.draw:
                 self._found[job.model, job.recipe].append(each)
         self._files = Available(weights=weights or {})
-        cells = [cell for table in tables() for cell in table.to_run]
+        every = (*tables(), *own_tables())
+        there = {cell.model for table in every for cell in table.to_run}
+        ours = {name: other for name, other in (models or {}).items() if name in there}
+        cells = [cell for table in with_models(every, ours) for cell in table.to_run]
         self._longest = longest_runs(cells)
         self._meant: dict[str | None, set[str]] = defaultdict(set)
         for cell in cells:
-            if cell.weights:
+            if cell.weights and not cell.table.startswith(OWN):
                 self._meant[cell.model].add(cell.weights)
 
     def plan(

@@ -19,7 +19,10 @@ from acclimate.metrics.published import (
     published_domains,
 )
 
-__all__ = ["GROUPS", "Cell", "Table", "find_table", "find_tables", "only_cells", "tables"]
+__all__ = [
+    "GROUPS", "NO_RUN", "OWN", "Cell", "Table", "find_table", "find_tables", "only_cells",
+    "own_tables", "printed", "tables", "with_models",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +144,12 @@ class Table:
 GROUPS = ("main", "ablations", "epochs", "corruptions", "imagenet_d", "domains", "figures")
 """The files, in the order in which tables are listed."""
 
+OWN = "readme"
+"""The file of our own tables, those of README: no table of the paper."""
+
+NO_RUN = {"parameters", "adapted parameters", "classes", "optimizer.lr", "batch_size", "epochs"}
+"""Metrics that are counted, or known to the library; nothing is run for them."""
+
 Entry: TypeAlias = Mapping[str, Any]
 
 _OF_TABLE = ("label", "kind", "title", "metric", "unlabelled", "transposed", "printed_as", "note")
@@ -156,22 +165,85 @@ def tables() -> tuple[Table, ...]:
     >>> len(tables())
     50
     """
-    found = []
-    for group in GROUPS:
-        text = (files("acclimate.paper") / f"{group}.json").read_text(encoding="utf-8")
-        content = json.loads(text)
-        found += [_table(entry, group, content.get("define", {})) for entry in content["tables"]]
-    return tuple(found)
+    return tuple(table for group in GROUPS for table in _read(group))
+
+
+@cache
+def own_tables() -> tuple[Table, ...]:
+    """The tables that README opens with, beside what the paper prints of the same.
+
+    They are found by their names alone (``find_tables``), and count nowhere as the paper's.
+
+    >>> [table.label for table in own_tables()]
+    ['readme:imagenet-c', 'readme:cifar10-c', 'readme:cifar10-c-5']
+    """
+    return tuple(
+        replace(table, cells=tuple(map(_beside_print, table.cells))) for table in _read(OWN)
+    )
+
+
+def printed(
+    *,
+    model: str | None,
+    recipe: str | None,
+    dataset: str | None,
+    metric: str,
+    shift: str | None = "test",
+    severity: int | None = None,
+) -> float | None:
+    """What the paper prints for a model, a recipe and shifts, as it ran them itself.
+
+    None where it does not, and where an architecture stands for several models, which a name does
+    not tell apart.
+
+    >>> printed(model="paper:resnet50", recipe="rpl", dataset="imagenet-c", metric="mCE")
+    50.5
+    """
+    wanted = (model, recipe, dataset, metric, shift, severity)
+    found = {
+        cell.published
+        for table in tables()
+        for cell in table.to_run
+        if cell.published is not None
+        and not (cell.options or cell.epochs or cell.source)
+        and (cell.model, cell.recipe, cell.dataset, cell.metric, cell.shift, cell.severity)
+        == wanted
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _beside_print(cell: Cell) -> Cell:
+    """One of our own cells with what the paper prints of the same."""
+    theirs = printed(
+        model=cell.model,
+        recipe=cell.recipe,
+        dataset=cell.dataset,
+        metric=cell.metric,
+        shift=cell.shift,
+        severity=cell.severity,
+    )
+    return replace(cell, published=theirs)
+
+
+def _read(group: str) -> Iterator[Table]:
+    text = (files("acclimate.paper") / f"{group}.json").read_text(encoding="utf-8")
+    content = json.loads(text)
+    return (_table(entry, group, content.get("define", {})) for entry in content["tables"])
 
 
 def find_tables(name: str) -> list[Table]:
     """Those that a label, with or without its prefix, an alias or a wildcard pattern names.
+
+    ``readme`` names those of README.
 
     >>> [table.label for table in find_tables("table-2")]
     ['tbl:table-2']
     >>> [table.label for table in find_tables("fig:2p*")]
     ['fig:2p-momentum', 'fig:2p-standard', 'fig:2p-weight']
     """
+    own = [table for table in own_tables() if name in (table.label, OWN)]
+    if own:
+        return own
     named = [(table, (table.label, *table.aliases)) for table in tables()]
     found = [table for table, own in named if name in own]
     found = found or [
@@ -227,6 +299,34 @@ def only_cells(
     return found
 
 
+def with_models(tables: Sequence[Table], others: Mapping[str, str]) -> list[Table]:
+    """Tables whose runs are of other models than the paper's, which a note says.
+
+    What is counted from the paper's model stays.
+
+    >>> (table,) = with_models(find_tables("tbl:table-8"), {"paper:resnet50": "timm:resnet50.a1"})
+    >>> table.cells[0].model, table.cells[0].note
+    ('timm:resnet50.a1', 'timm:resnet50.a1 in place of paper:resnet50')
+    """
+    known = {cell.model for table in tables for cell in table.to_run}
+    for name in others:
+        if name not in known:
+            models = ", ".join(sorted(filter(None, known)))
+            raise AcclimateError(
+                f"--model {name}=...: none of the cells that are asked for is of {name}; models: "
+                f"{models or 'none'}"
+            )
+
+    def replaced(cell: Cell) -> Cell:
+        other = others.get(cell.model or "")
+        if other is None or cell.published_only or cell.metric in NO_RUN:
+            return cell
+        notes = filter(None, [f"{other} in place of {cell.model}", cell.note])
+        return replace(cell, model=other, weights=None, note="; ".join(notes))
+
+    return [replace(table, cells=tuple(map(replaced, table.cells))) for table in tables]
+
+
 def _table(entry: Entry, group: str, define: Entry) -> Table:
     columns: list[Entry] = []
     for column in entry.get("columns", ()):
@@ -246,7 +346,7 @@ def _cells(shared: Entry, row: Entry, columns: Sequence[Entry]) -> Iterator[Cell
     values = _values(shared, row, columns)
     for column, value in zip(columns, values or [None] * len(columns), strict=True):
         if value is None and values is not None:
-            continue  # an empty place
+            continue  # an empty place, or what cannot be run
         own = value if isinstance(value, dict) else {"published": value}
         yield _cell(shared, row, column, {"diverged": True} if value == "diverged" else own)
 

@@ -14,10 +14,10 @@ from scipy.io import savemat
 
 from acclimate.data.benchmarks import missing_parts, open_dataset
 from acclimate.errors import AcclimateError, AcclimateWarning
+from published_layouts import SVHN, write_svhn
 
 RANDOM = np.random.default_rng(0)
 MNIST = RANDOM.integers(0, 256, (4, 28, 28), dtype=np.uint8)
-SVHN = RANDOM.integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
 ALL = torch.arange(4)
 
 
@@ -155,10 +155,6 @@ def test_broken_bz2(tmp_path):
     (tmp_path / "usps.t.bz2").write_bytes(b"BZh9 not really")
     with pytest.raises(AcclimateError, match="cannot read"):
         open_dataset("usps", tmp_path)
-
-
-def write_svhn(path: Path, labels=(1, 9, 10, 5), images=SVHN) -> None:
-    savemat(path, {"X": images.transpose(1, 2, 3, 0), "y": np.array(labels, np.uint8)[:, None]})
 
 
 def test_svhn_writes_ten_for_zero(tmp_path):

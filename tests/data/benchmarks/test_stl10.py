@@ -12,17 +12,8 @@ from acclimate.data.benchmarks import find_dataset, missing_parts, open_dataset
 from acclimate.data.benchmarks.cifar import CIFAR10_CLASSES
 from acclimate.data.benchmarks.stl10 import STL10_AS_CIFAR10, STL10_CLASSES
 from acclimate.errors import AcclimateError, AcclimateWarning
-
-IMAGES = np.random.default_rng(0).integers(0, 256, (10, 96, 96, 3), dtype=np.uint8)
-
-
-def write(root: Path, split: str = "test", labels=range(1, 11), images=IMAGES) -> None:
-    root.mkdir(exist_ok=True)
-    # Colour planes one after another, each column by column.
-    (root / f"{split}_X.bin").write_bytes(images.transpose(0, 3, 2, 1).tobytes())
-    if split != "unlabeled":
-        (root / f"{split}_y.bin").write_bytes(bytes(labels))
-    (root / "class_names.txt").write_text("\n".join(STL10_CLASSES) + "\n")
+from published_layouts import STL10 as IMAGES
+from published_layouts import write_stl10 as write
 
 
 def open_some(root: Path, name: str = "stl10", **options):
