@@ -32,7 +32,7 @@ Serve a classifier that adapts to the images it is sent (pip install
 'acclimate[serve]'). POST images to /predict; /docs describes all routes.
 
 examples:
-  acclimate serve --model timm:resnet50.a1_in1k --recipe ent --state versions/
+  acclimate serve --model timm:resnet50.a1_in1k --state versions/
   acclimate serve --model timm:resnet50.a1_in1k --mode shadow --port 8080
   curl -F image=@photo.jpg http://127.0.0.1:8000/predict
 """
@@ -74,7 +74,7 @@ def add_parser(commands: Any) -> None:
     )
     known = "images the model is known to work on: no version may overturn many predictions there"
     groups.data.add_argument("--reference", metavar="PATH", help=known)
-    add_recipe(groups, default="ent")
+    add_recipe(groups, default="auto")
     add = groups.method.add_argument
     modes = "live: adapted answers; shadow: adapts beside; frozen: never (default: live)"
     add("--mode", choices=get_args(Mode), default="live", help=modes)
@@ -120,13 +120,14 @@ def run(args: argparse.Namespace) -> int:
         import_optional(package, extra="serve")
     import uvicorn
 
+    from acclimate.adaptation.auto import AUTO
     from acclimate.methods.registry import get_recipe
     from acclimate.serve.app import make_app
     from acclimate.serve.metrics import Metrics
     from acclimate.serve.server import Server
 
-    recipe = args.recipe or "ent"
-    get_recipe(recipe, options)  # a typo shows before a model is loaded
+    recipe = args.recipe or AUTO
+    get_recipe("ent" if recipe == AUTO else recipe, options)  # a typo shows before a model is loaded
     listening = _listen(args.host, args.port)
     with listening:
         loaded = load_model(args)

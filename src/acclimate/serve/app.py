@@ -29,7 +29,9 @@ from acclimate.serve import bodies
 from acclimate.serve.batching import ClosedError, FullError
 from acclimate.serve.bodies import RefusedError
 from acclimate.serve.metrics import Metrics
-from acclimate.serve.server import Answer, Server
+from acclimate.serve.replica import Answer
+from acclimate.serve.server import Server
+from acclimate.serve.versions import NoVersionError
 
 __all__ = ["ADMIN_TOKEN", "make_app"]
 
@@ -116,6 +118,9 @@ class VersionRecord(BaseModel):
     drift: float
     statistics_shift: float | None
     changed: float | None
+    error_before: float | None
+    error_after: float | None
+    temperature: float | None
     adapted: bool
     restored_from: int | None
     reason: str | None
@@ -139,6 +144,8 @@ class Health(BaseModel):
     candidate: int
     learning: Literal["yes", "no", "never"]
     not_learning_because: str | None
+    contained: bool = Field(description="Whether the guard lets the source model predict.")
+    estimated_error: str | None
     steps: int
     events: list[str]
     waiting: int
@@ -176,7 +183,7 @@ def make_app(
 
     app = FastAPI(
         title="acclimate",
-        summary=f"{server.name}, adapting by {server.recipe}",
+        summary=f"{server.source.name}, adapting by {server.recipe}",
         version=__version__,
         lifespan=lifespan,
     )
@@ -222,8 +229,7 @@ def make_app(
         return {
             "serving": server.version.number,
             "candidate": server.candidate.number,
-            "versions": [version.to_dict() for version in server.versions.list()]
-            or [server.version.to_dict()],
+            "versions": [version.to_dict() for version in server.listed()],
         }
 
     @app.get("/health", response_model=Health)
@@ -293,11 +299,6 @@ def make_app(
     )
     def rollback(version: Annotated[int | None, Query(ge=0, lt=2**31)] = None) -> Any:
         """Go back to a version, by default to the one before the newest."""
-        if version is not None:
-            try:
-                server.versions.check(version)
-            except AcclimateError as error:
-                raise HTTPException(404, str(error)) from error
         return _operate(server, lambda: server.rollback(version))
 
     return app
@@ -306,6 +307,8 @@ def make_app(
 def _operate(server: Server, action: Callable[[], object]) -> dict[str, Any]:
     try:
         action()
+    except NoVersionError as error:
+        raise HTTPException(404, str(error)) from error
     except AcclimateError as error:
         raise HTTPException(409, str(error)) from error
     return server.status()
@@ -432,7 +435,7 @@ async def _form_files(request: Request, body: bytes, server: Server) -> list[byt
 
 
 def _decode(kind: str, body: bytes, files: list[bytes] | None, server: Server) -> Tensor:
-    wanted, limits = server.preprocessing, server.settings
+    wanted, limits = server.source.preprocessing, server.settings
     if kind == "bytes":
         kind = "npy" if body.startswith(b"\x93NUMPY") else "safetensors"
     if kind == "json":
@@ -451,8 +454,9 @@ def _client(request: Request, header: str | None) -> str:
 
 
 def _predictions(answer: Answer, server: Server, *, top: int) -> dict[str, Any]:
-    values, classes = answer.probabilities.topk(min(top, server.class_count), dim=1)
-    names = None if server.classes is None else server.classes.names
+    known = server.source
+    values, classes = answer.probabilities.topk(min(top, known.class_count), dim=1)
+    names = None if known.classes is None else known.classes.names
 
     def described(index: int, probability: float) -> dict[str, Any]:
         name = None if names is None else names[index]
@@ -464,9 +468,9 @@ def _predictions(answer: Answer, server: Server, *, top: int) -> dict[str, Any]:
     ]
     return {
         "predictions": [{**best[0], "top": best} for best in ranked],
-        "model": server.name,
+        "model": known.name,
         "version": answer.version,
         "adapted": answer.adapted,
-        "calibrated": server.temperature is not None,
+        "calibrated": answer.calibrated,
         "mode": server.settings.mode,
     }
