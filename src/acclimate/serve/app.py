@@ -28,6 +28,7 @@ from acclimate.errors import AcclimateError
 from acclimate.serve import bodies
 from acclimate.serve.batching import ClosedError, FullError
 from acclimate.serve.bodies import RefusedError
+from acclimate.serve.follower import Follower, UnreachableError
 from acclimate.serve.metrics import Metrics
 from acclimate.serve.replica import Answer
 from acclimate.serve.server import Server
@@ -149,6 +150,9 @@ class Health(BaseModel):
     steps: int
     events: list[str]
     waiting: int
+    replicas: dict[str, int] = Field(
+        default={}, description="The version that each replica has, where there are several."
+    )
 
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -156,7 +160,7 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def make_app(
-    server: Server,
+    server: Server | Follower,
     metrics: Metrics,
     *,
     admin_token: str | None = None,
@@ -273,7 +277,7 @@ def make_app(
 
     operated: dict[str, Any] = {
         "dependencies": [Depends(admin)],
-        "responses": _refusals(401, 403, 409),
+        "responses": _refusals(401, 403, 409, 503),
     }
 
     @app.post("/pause", response_model=Health, **operated)
@@ -295,7 +299,7 @@ def make_app(
         "/rollback",
         response_model=Health,
         dependencies=[Depends(admin)],
-        responses=_refusals(401, 403, 404, 409, 422),
+        responses=_refusals(401, 403, 404, 409, 422, 503),
     )
     def rollback(version: Annotated[int | None, Query(ge=0, lt=2**31)] = None) -> Any:
         """Go back to a version, by default to the one before the newest."""
@@ -304,9 +308,11 @@ def make_app(
     return app
 
 
-def _operate(server: Server, action: Callable[[], object]) -> dict[str, Any]:
+def _operate(server: Server | Follower, action: Callable[[], object]) -> dict[str, Any]:
     try:
         action()
+    except UnreachableError as error:
+        raise HTTPException(503, str(error), headers={"Retry-After": "1"}) from error
     except NoVersionError as error:
         raise HTTPException(404, str(error)) from error
     except AcclimateError as error:
@@ -345,7 +351,7 @@ class _Observed:
 class _Reading:
     """Reads bodies, within limits on each and on all of them together."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server | Follower) -> None:
         self._limits, self._requests, self._bytes = server.settings, 0, 0
 
     @asynccontextmanager
@@ -411,7 +417,7 @@ def _kind(request: Request) -> str:
     return _KINDS[kind]
 
 
-async def _form_files(request: Request, body: bytes, server: Server) -> list[bytes]:
+async def _form_files(request: Request, body: bytes, server: Server | Follower) -> list[bytes]:
     """The files of a form, whatever its fields are called."""
 
     async def stream() -> AsyncGenerator[bytes, None]:
@@ -434,7 +440,7 @@ async def _form_files(request: Request, body: bytes, server: Server) -> list[byt
         await form.close()
 
 
-def _decode(kind: str, body: bytes, files: list[bytes] | None, server: Server) -> Tensor:
+def _decode(kind: str, body: bytes, files: list[bytes] | None, server: Server | Follower) -> Tensor:
     wanted, limits = server.source.preprocessing, server.settings
     if kind == "bytes":
         kind = "npy" if body.startswith(b"\x93NUMPY") else "safetensors"
@@ -453,7 +459,7 @@ def _client(request: Request, header: str | None) -> str:
     return request.client.host if request.client else ""
 
 
-def _predictions(answer: Answer, server: Server, *, top: int) -> dict[str, Any]:
+def _predictions(answer: Answer, server: Server | Follower, *, top: int) -> dict[str, Any]:
     known = server.source
     values, classes = answer.probabilities.topk(min(top, known.class_count), dim=1)
     names = None if known.classes is None else known.classes.names
