@@ -34,6 +34,7 @@ import bank
 import estimates
 import faults
 import fuzz
+import soak
 import streams
 
 ROOT = Path(__file__).parents[1]
@@ -798,6 +799,8 @@ PAGE_TABLES = {
     "methods": PageTable(methods_table, "docs/methods.md", "methods.json"),
     "speed": PageTable(speeds, "docs/how-a-step-works.md", "step_gpu.json"),
     "serving": PageTable(serving, "docs/serving.md", "serve.json"),
+    "soak": PageTable(soak.markdown, "docs/serving.md", "soak.json"),
+    "soak_ray": PageTable(soak.markdown, "docs/serving.md", "soak_ray.json"),
     "verdicts": PageTable(estimates.pages, "docs/guard.md", "bank.test.jsonl.gz"),
     "faults": PageTable(fault_table, "docs/reliability.md", "faults.json"),
     "fuzz": PageTable(fuzz_table, "docs/reliability.md", "fuzz.json"),

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def test_killed_processes_cost_no_request_that_a_retry_does_not_mend(cluster: Cl
             for _ in range(RETRIES):
                 try:
                     status = cluster.predict(*range(32))[0]
-                except OSError:
+                except (OSError, HTTPException):
                     status = 0
                 if status == 200:
                     break

@@ -10,11 +10,12 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
@@ -41,6 +42,10 @@ ADMIN_TOKEN = "ACCLIMATE_ADMIN_TOKEN"
 
 MOST_TOP = 1000
 _BEARER = HTTPBearer(auto_error=False, description=f"The token of --admin-token or {ADMIN_TOKEN}")
+_OWN_PAGE = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'"
+)
 _DECODERS = min(4, os.cpu_count() or 1)
 _IMAGE = {"type": "string", "format": "binary"}
 _BASE64 = {"type": "string", "contentEncoding": "base64"}
@@ -190,7 +195,14 @@ def make_app(
         summary=f"{server.source.name}, adapting by {server.recipe}",
         version=__version__,
         lifespan=lifespan,
+        docs_url=None,  # FastAPI's page loads its script from a public server
+        redoc_url=None,
     )
+    page = (files("acclimate.serve") / "serve_assets" / "page.html").read_text("utf-8")
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return HTMLResponse(page, headers={"Content-Security-Policy": _OWN_PAGE})
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -216,8 +228,8 @@ def make_app(
         """
         kind = _kind(request)
         async with reading.body(request) as body:
-            files = await _form_files(request, body, server) if kind == "multipart" else None
-            decode = functools.partial(_decode, kind, body, files, server)
+            sent = await _form_files(request, body, server) if kind == "multipart" else None
+            decode = functools.partial(_decode, kind, body, sent, server)
             images = await asyncio.get_running_loop().run_in_executor(decoders, decode)
             client = _client(request, client_header)
             answer = await asyncio.wrap_future(server.predict(images, client=client))

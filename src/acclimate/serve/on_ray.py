@@ -41,7 +41,7 @@ __all__ = ["Learner", "Plan", "Predictor", "application", "build", "running_on"]
 NAME = "acclimate"
 """Of the application on the cluster."""
 
-GONE = 10.0
+GONE = 3.0
 """Seconds after which a replica that asks no more is left out."""
 
 PATIENCE = 5.0
