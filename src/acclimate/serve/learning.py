@@ -37,7 +37,10 @@ class _Events(Callback):
     """Passes on what the guard saw; a stream with callbacks does not warn."""
 
     def __init__(self, record: Callable[[Event], None]) -> None:
-        self.on_event = record  # type: ignore[method-assign]
+        self._record = record
+
+    def on_event(self, event: Event) -> None:
+        self._record(event)
 
 
 @dataclass(frozen=True)

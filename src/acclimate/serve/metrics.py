@@ -94,12 +94,9 @@ class Metrics(Observer):
         self._step.observe(report.seconds)
         self._drift.set(report.drift)
         self._contained.set(report.contained)
-        known = report.estimate
-        for model, error in (
-            ("unadapted", known and known.before.value),
-            ("adapted", known and known.after.value),
-        ):
-            self._error.labels(model).set(math.nan if error is None else error / 100)
+        if (known := report.estimate) is not None:
+            self._error.labels("unadapted").set(known.before.value / 100)
+            self._error.labels("adapted").set(known.after.value / 100)
 
     def on_dropped(self, images: int) -> None:
         """When images were not learnt from."""
