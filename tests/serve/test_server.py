@@ -492,3 +492,16 @@ def test_a_folder_of_another_recipe_is_refused_and_let_go(tmp_path: Path) -> Non
 
 def test_the_default_settings_are_sound() -> None:
     assert Settings().mode == "live"
+
+
+def test_an_operator_may_look_while_it_learns() -> None:
+    """Nothing that is shown changes under the hands of who shows it."""
+    with server(every=1, keep=2) as live:
+        until = time.monotonic() + 60
+        while live.candidate.number < 12:
+            assert time.monotonic() < until
+            send(live, INPUT[:64], each=32)
+            for _ in range(50):
+                status, listed = live.status(), live.listed()
+                assert status["learning"] == "yes"
+                assert [each.number for each in listed] == sorted(each.number for each in listed)

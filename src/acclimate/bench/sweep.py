@@ -8,9 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from statistics import fmean
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tqdm import tqdm
 
@@ -22,6 +23,9 @@ from acclimate.bench.store import RefusedResultError, Store
 from acclimate.bench.worker import OUT_OF_MEMORY
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import held
+
+if TYPE_CHECKING:
+    from acclimate.callbacks import Callback, JobRecord
 
 __all__ = ["Outcome", "announced", "duration", "run_jobs", "run_plan"]
 
@@ -135,7 +139,14 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-def run_plan(plan: Plan, store: Store, engine: Engine, *, progress: bool = True) -> Outcome:
+def run_plan(
+    plan: Plan,
+    store: Store,
+    engine: Engine,
+    *,
+    progress: bool = True,
+    callbacks: Sequence[Callback] = (),
+) -> Outcome:
     """Run what is missing of a plan: jobs that are done are skipped, failed ones are run again.
 
     Every result is in the store before the next one is seen to, so that nothing is lost when the
@@ -146,14 +157,21 @@ def run_plan(plan: Plan, store: Store, engine: Engine, *, progress: bool = True)
         store: where results are kept. Only this process writes to it.
         engine: where jobs run.
         progress: show a bar on stderr, with the time that is left.
+        callbacks: told of each job as it ends (:mod:`acclimate.callbacks`).
     """
-    return run_jobs(plan.jobs(), store, engine, progress=progress)
+    return run_jobs(plan.jobs(), store, engine, progress=progress, callbacks=callbacks)
 
 
 def run_jobs(
-    jobs: Sequence[Job], store: Store, engine: Engine, *, progress: bool = True
+    jobs: Sequence[Job],
+    store: Store,
+    engine: Engine,
+    *,
+    progress: bool = True,
+    callbacks: Sequence[Callback] = (),
 ) -> Outcome:
     """`run_plan` for jobs from anywhere; those that share model and images next to each other."""
+    called, ended = _checked(callbacks), count(1)
     unique = {job.key: job for job in jobs}
     done = store.has(unique)
     todo = [job for key, job in unique.items() if key not in done]
@@ -176,6 +194,10 @@ def run_jobs(
                 smaller += 1
             if (warned := kept.record.unlike_classes) is not None:
                 unlike[warned] = None
+            if called:
+                record = _told(kept, next(ended))
+                for callback in called:
+                    callback.on_job_end(record)
             left.learn(kept)
             seconds = left.seconds()
             words = [] if seconds is None else [f"about {duration(seconds)} left"]
@@ -195,6 +217,33 @@ def run_jobs(
         failed=tuple(failed),
         smaller=smaller,
         warnings=tuple(unlike),
+    )
+
+
+def _checked(callbacks: Sequence[Callback]) -> Sequence[Callback]:
+    if not callbacks:
+        return ()
+    from acclimate.callbacks import check_callbacks  # needs torch, which a dry run does not
+
+    return check_callbacks(callbacks)
+
+
+def _told(result: Result, number: int) -> JobRecord:
+    from acclimate.callbacks import JobRecord
+
+    job = result.job
+    return JobRecord(
+        number=number,
+        model=job.model,
+        dataset=job.dataset,
+        shift=job.shift,
+        recipe=job.recipe,
+        options=dict(job.options),
+        seed=job.seed,
+        error=result.error,
+        unadapted=result.unadapted_error,
+        seconds=result.record.seconds,
+        reason=result.reason if result.status == "failed" else None,
     )
 
 

@@ -56,6 +56,7 @@ class Background:
         self._changed = threading.Condition()
         self._turn = threading.Lock()
         self._closing = threading.Event()
+        self._look()
         self._thread = threading.Thread(target=self._run, name="acclimate-learner", daemon=True)
         self._thread.start()
 
@@ -87,6 +88,11 @@ class Background:
                 self._changed.notify_all()
         if taken < len(images):
             self.observer.on_dropped(len(images) - taken)
+
+    def _look(self) -> None:
+        """Remember what others may ask for while a step changes it."""
+        self._contained = self.learning.stream.contained
+        self._estimate = self.learning.stream.estimated_error
 
     # What an operator does.
 
@@ -125,6 +131,7 @@ class Background:
         """Go back to a version, after the step at work."""
         with self._turn:
             version = self.learning.restore(number, cause=cause)
+            self._look()
             with self._changed:
                 self._forget()
         return version
@@ -135,12 +142,11 @@ class Background:
         if not self.learns:
             stopped = "stopped by the guard: resume or roll back"
             why = self.failure or ("paused" if self.paused else stopped)
-        estimate = stream.estimated_error
         return {
             "learning": "yes" if self.learns else "no",
             "not_learning_because": why,
-            "contained": stream.contained,
-            "estimated_error": None if estimate is None else str(estimate),
+            "contained": self._contained,
+            "estimated_error": None if self._estimate is None else str(self._estimate),
             "steps": stream.learner.steps,
             "events": [str(event) for event in stream.events[-10:]],
         }
@@ -165,13 +171,13 @@ class Background:
                     if not self.learns:
                         continue
                     self.learning.step(images)
-                    stream = self.learning.stream
+                    self._look()
                     report = StepReport(
                         images=len(images),
                         seconds=time.perf_counter() - began,
-                        drift=drift(stream.learner),
-                        estimate=stream.estimated_error,
-                        contained=stream.contained,
+                        drift=drift(self.learning.stream.learner),
+                        estimate=self._estimate,
+                        contained=self._contained,
                     )
             except Exception as error:  # predicting goes on with the version there is
                 self.failure = f"{type(error).__name__}: {error}"

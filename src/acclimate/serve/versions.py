@@ -145,7 +145,7 @@ class Versions:
 
     def list(self) -> list[Version]:
         """All that are kept, oldest first."""
-        return [self._known[number] for number in sorted(self._known)]
+        return [version for _, version in sorted(self._known.items())]  # while others add
 
     @property
     def newest(self) -> Version | None:
