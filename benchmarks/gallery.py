@@ -70,7 +70,7 @@ def severities() -> Spec:
     for row in usual(stored("cifar10c")):
         key = NETWORKS[row["model"]], RECIPES[row["recipe"]], row["severity"]
         sums.setdefault(key, []).append(row["error"])
-    values = [
+    values: list[Row] = [
         {"network": network, "recipe": recipe, "severity": severity,
          "error": round(sum(errors) / len(errors), 1)}
         for (network, recipe, severity), errors in sorted(sums.items())
@@ -101,7 +101,7 @@ def published() -> Spec:
     for row in usual(stored("cifar10c")):
         shift = plain_shift(row["corruption"])
         sums.setdefault((row["model"], row["recipe"], shift), []).append(row["error"])
-    values = []
+    values: list[Row] = []
     for (model, recipe, shift), errors in sorted(sums.items()):
         printed = page_tables.published(model, recipe, shift=shift)
         if printed is not None and len(errors) == len(SEVERITIES):
@@ -129,13 +129,13 @@ def published() -> Spec:
 
 def methods() -> Spec:
     """All methods of docs/methods.md, one corruption after the other without a reset."""
-    values = [
+    values: list[Row] = [
         {"recipe": row["recipe"], "error": round(row["online"], 1)}
         for row in stored("methods")
         if row["setting"] == "continual"
     ]
-    values.sort(key=lambda each: float(str(each["error"])))
-    x = axis("mean top-1 error % of the predictions", 0, 1.12 * float(str(values[-1]["error"])))
+    values.sort(key=lambda each: each["error"])
+    x = axis("mean top-1 error % of the predictions", 0, 1.12 * values[-1]["error"])
     return {
         "title": "Continual CIFAR-10-C, severity 5, WRN-26-2",
         "width": 460,
