@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -10,14 +11,16 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acclimate.cli import main
-from serving import Process, wait_for
+from serving import INPUT, QUICK, Process, settings, wait_for
 
 pytestmark = pytest.mark.skipif(
     not all(map(find_spec, ("ray", "grpc", "fastapi"))), reason="needs '.[ray,serve]'"
@@ -155,3 +158,93 @@ def test_the_application_is_made_from_words_for_serve_run() -> None:
         build({})
     with pytest.raises(AcclimateError, match="unknown argument 'evry'"):
         build({**words, "evry": "3"})
+
+
+# The learner alone, as Ray Serve calls it.
+
+
+def plan_of(folder: Path, **changes: Any) -> Any:
+    from acclimate.models.networks.digits import load_digits_model
+    from acclimate.serve.on_ray import Plan
+
+    own = {"recipe": changes.pop("recipe", "ent")}
+    if own["recipe"] == "ent":
+        own["options"] = QUICK
+    return Plan(load=load_digits_model, folder=str(folder), settings=settings(**changes), **own)
+
+
+def taught(plan: Any, version: int = 2) -> Any:
+    """A learner that two replicas have sent images until it made a version."""
+    from acclimate.serve.on_ray import Learner
+
+    learner, at = Learner(plan), 0
+    until = time.monotonic() + 60
+    while True:
+        for replica in ("a", "b"):
+            images = INPUT[at : at + 16].numpy()
+            news = asyncio.run(learner.news(replica, (0, "?"), images, [replica] * len(images), []))
+            at = (at + 16) % 960
+        if news.version.number >= version:
+            return learner
+        assert time.monotonic() < until
+
+
+def test_a_learner_has_news_for_replicas_and_learns_on_after_a_restart(tmp_path: Path) -> None:
+    import torch
+
+    from acclimate.models.networks.digits import load_digits_model
+    from acclimate.serve.follower import with_tensors
+
+    learner = taught(plan_of(tmp_path))
+    asyncio.run(learner.operate("pause"))
+    news = asyncio.run(learner.news("a", (0, "?"), None, [], []))
+    assert news.version.adapted
+    assert news.wanted == 0  # it is paused
+    source = load_digits_model().model
+    assert 0 < len(news.tensors) < len(source.state_dict())
+    model = with_tensors(source, {k: torch.tensor(v) for k, v in news.tensors.items()})
+    with torch.no_grad():
+        assert not torch.equal(model(INPUT[:9]), source(INPUT[:9]))
+    known = news.version.number, news.version.created
+    assert asyncio.run(learner.news("a", known, None, [], [])).version is None
+    assert set(asyncio.run(learner.status())["replicas"]) == {"a", "b"}
+    assert asyncio.run(learner.operate("rollback", 999))[0] == "NoVersionError"
+    asyncio.run(learner.operate("resume"))
+    learner._background.close()
+
+    again = taught(plan_of(tmp_path), known[0] + 2)
+    versions = asyncio.run(again.listed())
+    assert [each.number for each in versions][:2] == [0, 1]
+    assert versions[-1].step > news.version.step
+    again._background.close()
+
+
+def test_metrics_of_all_are_one_page_each_under_its_name(tmp_path: Path) -> None:
+    from acclimate.serve.follower import SharedMetrics
+
+    learner = taught(plan_of(tmp_path))
+    for name, images in (("a", 3), ("b", 4)):
+        measured = SharedMetrics(settings())
+        measured.on_batch(images=images, requests=1, seconds=0.01)
+        asyncio.run(learner.news(name, (0, "?"), None, [], measured.families()))
+    for _ in range(2):  # reading changes nothing
+        text = asyncio.run(learner.metrics()).decode()
+        assert text.count("# TYPE acclimate_answered_images_total counter") == 1
+        assert 'acclimate_answered_images_total{replica="a"} 3.0' in text
+        assert 'acclimate_answered_images_total{replica="b"} 4.0' in text
+        assert 'acclimate_estimated_error{model="adapted",replica="learner"} 0.' in text
+    learner._background.close()
+
+
+def test_a_frozen_application_learns_nothing_and_layers_cannot_be_sent(tmp_path: Path) -> None:
+    from acclimate.errors import AcclimateError
+    from acclimate.serve.on_ray import Learner
+
+    frozen = Learner(plan_of(tmp_path, mode="frozen"))
+    news = asyncio.run(frozen.news("a", (0, "?"), INPUT[:3].numpy(), ["x"] * 3, []))
+    assert (news.wanted, news.version) == (0, None)
+    assert asyncio.run(frozen.status())["learning"] == "never"
+    assert [each.number for each in asyncio.run(frozen.listed())] == [0]
+    assert "frozen" in str(asyncio.run(frozen.operate("reset"))[1])
+    with pytest.raises(AcclimateError, match=r"adds layers .* without --replicas"):
+        Learner(replace(plan_of(tmp_path / "x"), options={"selector": "input-module"}))
