@@ -198,20 +198,21 @@ def _run_on_ray(
     from acclimate.serve.background import chosen_recipe
     from acclimate.serve.on_ray import Plan, application, running_on
 
-    folder = None if args.state is None else str(user_path(args.state).absolute())
+    args.weights = _everywhere(args.weights)
     loaded = load_model(args)  # what is wrong with it shows here, and not in the logs of a node
     name = chosen_recipe(recipe, options, loaded.model, settings).name
     plan = Plan(
         load=partial(load_model, args),
         recipe=recipe,
         options=options,
-        folder=folder,
+        folder=_everywhere(args.state),
         settings=settings,
         temperature=args.temperature or _temperature(args.weights),
-        reference=args.reference,
+        reference=_everywhere(args.reference),
         admin_token=args.admin_token or os.environ.get(_TOKEN),
         client_header=args.client_header,
         device=args.device,
+        speed=args.speed or "auto",
         seed=args.seed,
     )
     made = application(plan, replicas=args.replicas, gpus=float(args.device == "cuda"))
@@ -231,6 +232,11 @@ def _run_on_ray(
         )
         ended.wait()
     return 0
+
+
+def _everywhere(path: str | None) -> str | None:
+    """A path that does not depend on the folder a process of the cluster begins in."""
+    return None if path is None else str(user_path(path).absolute())
 
 
 def _listen(host: str, port: int) -> socket.socket:

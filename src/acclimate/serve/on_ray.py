@@ -35,6 +35,7 @@ from acclimate.serve.replica import Source
 from acclimate.serve.server import NEVER
 from acclimate.serve.settings import Settings
 from acclimate.serve.versions import Version
+from acclimate.text import Speed
 
 __all__ = ["Learner", "Plan", "Predictor", "application", "build", "running_on"]
 
@@ -67,6 +68,7 @@ class Plan:
     admin_token: str | None = None
     client_header: str | None = None
     device: str | None = None
+    speed: Speed = "auto"
     seed: int = 0
 
     def source(self) -> Source:
@@ -95,6 +97,7 @@ class Learner:
                 observer=self._metrics,
                 reference=plan.reference,
                 seed=plan.seed,
+                speed=plan.speed,
             )
 
     def _publish(self, model: nn.Module, version: Version) -> None:
@@ -268,7 +271,10 @@ def application(plan: Plan, *, replicas: int = 2, cpus: float = 1.0, gpus: float
     }
     learner = serve.deployment(Learner).options(num_replicas=1, max_ongoing_requests=1000, **chosen)
     predictor = serve.deployment(Predictor).options(
-        num_replicas=replicas, max_ongoing_requests=plan.settings.queue, **chosen
+        num_replicas=replicas,
+        max_ongoing_requests=plan.settings.queue,
+        max_queued_requests=plan.settings.queue,  # more are refused, and not kept in memory
+        **chosen,
     )
     return predictor.bind(plan, learner.bind(plan))
 
