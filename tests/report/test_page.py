@@ -194,3 +194,10 @@ def test_the_names_of_many_recipes_can_be_read(browser, tmp_path, scheme):
     titles = "[...document.querySelectorAll('#balance .role-axis-title text')]"
     heights = browser.run(f"{titles}.map(e => e.getBoundingClientRect().height)")
     assert max(heights) <= 110  # those of one row do not run into the next
+    for width, columns in ((1280, 6), (390, 2)):
+        browser.screen(width, 900, scheme=scheme, phone=width < 500)
+        browser.open(path)
+        browser.wait("document.querySelectorAll('#epochs svg text').length > 12")
+        left = f"{names}.map(e => Math.round(e.getBoundingClientRect().left))"
+        assert len(set(browser.run(left))) == columns
+        assert browser.run("document.documentElement.scrollWidth") <= width
