@@ -48,26 +48,26 @@ def test_twice_is_once(roots, store, capfd):
     assert len(store) == 4
 
 
-def test_callbacks_are_told_of_each_job_that_ends(roots, store, tmp_path):
-    told = []
+def test_callbacks_are_called_as_each_job_ends(roots, store, tmp_path):
+    seen = []
 
-    class Told(Callback):
+    class Seen(Callback):
         def on_job_end(self, job):
-            told.append(job)
+            seen.append(job)
 
     log = tmp_path / "jobs.csv"
-    run_plan(plan(), store, engine(roots), progress=False, callbacks=[Told(), CSV(log)])
-    assert [job.number for job in told] == [1, 2]
-    assert {job.recipe for job in told} == {"none", "bn"}
+    run_plan(plan(), store, engine(roots), progress=False, callbacks=[Seen(), CSV(log)])
+    assert [job.number for job in seen] == [1, 2]
+    assert {job.recipe for job in seen} == {"none", "bn"}
     stored = {result.job.recipe: result.error for result in store.results()}
-    assert {job.recipe: job.error for job in told} == stored
-    assert all(job.reason is None and job.seconds > 0 for job in told)
+    assert {job.recipe: job.error for job in seen} == stored
+    assert all(job.reason is None and job.seconds > 0 for job in seen)
     assert f"job/bn/error,{stored['bn']:.9g}" in log.read_text()
-    run_plan(plan(), store, engine(roots), progress=False, callbacks=Told())
-    assert len(told) == 2  # nothing was missing
+    run_plan(plan(), store, engine(roots), progress=False, callbacks=Seen())
+    assert len(seen) == 2  # nothing was missing
     bad = engine(roots, incomplete=False)
-    run_plan(plan(seeds=[1]), store, bad, progress=False, callbacks=[Told(), CSV(log)])
-    assert "expected 10,000 images" in told[-1].reason
+    run_plan(plan(seeds=[1]), store, bad, progress=False, callbacks=[Seen(), CSV(log)])
+    assert "expected 10,000 images" in seen[-1].reason
     assert "cifar/fog:2 failed: " in log.read_text()
 
 

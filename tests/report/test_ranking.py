@@ -163,7 +163,7 @@ def test_of_many_lines_each_has_a_chart_of_its_own(count):
     assert all(f">line {n}<" in drawn for n in range(count))
 
 
-def test_what_is_the_same_in_all_rows_is_said_once(one):
+def test_what_is_the_same_in_all_rows_is_shown_once(one):
     table = ranking_table(one)
     assert "options" not in table.header  # no recipe has any
     assert all(len(row) == len(table.header) for row in table.rows)

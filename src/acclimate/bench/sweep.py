@@ -157,7 +157,7 @@ def run_plan(
         store: where results are kept. Only this process writes to it.
         engine: where jobs run.
         progress: show a bar on stderr, with the time that is left.
-        callbacks: told of each job as it ends (:mod:`acclimate.callbacks`).
+        callbacks: called as each job ends (:mod:`acclimate.callbacks`).
     """
     return run_jobs(plan.jobs(), store, engine, progress=progress, callbacks=callbacks)
 
@@ -195,7 +195,7 @@ def run_jobs(
             if (warned := kept.record.unlike_classes) is not None:
                 unlike[warned] = None
             if called:
-                record = _told(kept, next(ended))
+                record = _recorded(kept, next(ended))
                 for callback in called:
                     callback.on_job_end(record)
             left.learn(kept)
@@ -228,7 +228,7 @@ def _checked(callbacks: Sequence[Callback]) -> Sequence[Callback]:
     return check_callbacks(callbacks)
 
 
-def _told(result: Result, number: int) -> JobRecord:
+def _recorded(result: Result, number: int) -> JobRecord:
     from acclimate.callbacks import JobRecord
 
     job = result.job

@@ -13,7 +13,7 @@ from acclimate.bench.record import Result
 from acclimate.report.charts import GREY, SERIES, Figure, Spec, axis
 from acclimate.report.figures import errors_by_shift, shifts_in_order
 from acclimate.report.settings import Panel, View, mean_error, panel_words
-from acclimate.report.tables import said_once
+from acclimate.report.tables import shown_once
 from acclimate.table import Entry, Number, Table, number_entry
 from acclimate.text import counted
 
@@ -237,7 +237,7 @@ def ranking_table(view: View) -> Table:
         rows=rows,
         notes=[INTERVAL, *view.left_out],
     )
-    return said_once(table, ["options"])
+    return shown_once(table, ["options"])
 
 
 def _bold(error: float, best: bool) -> Number:

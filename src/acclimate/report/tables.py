@@ -20,8 +20,14 @@ from acclimate.table import Entry, Table, number_entry
 from acclimate.text import counted, option_words
 
 __all__ = [
-    "data_table", "failures_table", "notes_table", "recipes_in_full", "runs_table", "said_once",
-    "settings_tables", "shift_tables",
+    "data_table",
+    "failures_table",
+    "notes_table",
+    "recipes_in_full",
+    "runs_table",
+    "settings_tables",
+    "shift_tables",
+    "shown_once",
 ]  # fmt: skip
 
 GROUPS = {"test": "test", "none": "clean or other", "dev": "hold-out"}
@@ -346,13 +352,13 @@ def runs_table(found: Found) -> Table:
         notes=[*named, *others, *([_PEAK] if any(row[10] == "cpu" for row in rows) else [])],
     )  # fmt: skip
     columns = ("model", "dataset", "corruptions", "options", "batch", "device")
-    return said_once(table, columns).first(_RUNS, rest=_ELSEWHERE)
+    return shown_once(table, columns).first(_RUNS, rest=_ELSEWHERE)
 
 
-def said_once(table: Table, columns: Sequence[str]) -> Table:
+def shown_once(table: Table, columns: Sequence[str]) -> Table:
     """A table without those of some columns that are the same in all rows: a note has them.
 
-    >>> said_once(Table(name="t", title="t", header=["model", "error"],
+    >>> shown_once(Table(name="t", title="t", header=["model", "error"],
     ...                 rows=[["wrn", "1"], ["wrn", "2"]]), ["model"]).notes
     ['All rows: model wrn.']
     """
