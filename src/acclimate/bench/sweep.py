@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tqdm import tqdm
 
@@ -21,11 +21,9 @@ from acclimate.bench.plan import Plan, root_of
 from acclimate.bench.record import Result
 from acclimate.bench.store import RefusedResultError, Store
 from acclimate.bench.worker import OUT_OF_MEMORY
+from acclimate.callbacks import Callback, JobRecord, check_callbacks
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import held
-
-if TYPE_CHECKING:
-    from acclimate.callbacks import Callback, JobRecord
 
 __all__ = ["Outcome", "announced", "duration", "run_jobs", "run_plan"]
 
@@ -171,7 +169,7 @@ def run_jobs(
     callbacks: Sequence[Callback] = (),
 ) -> Outcome:
     """`run_plan` for jobs from anywhere; those that share model and images next to each other."""
-    called, ended = _checked(callbacks), count(1)
+    called, ended = check_callbacks(callbacks), count(1)
     unique = {job.key: job for job in jobs}
     done = store.has(unique)
     todo = [job for key, job in unique.items() if key not in done]
@@ -220,17 +218,7 @@ def run_jobs(
     )
 
 
-def _checked(callbacks: Sequence[Callback]) -> Sequence[Callback]:
-    if not callbacks:
-        return ()
-    from acclimate.callbacks import check_callbacks  # needs torch, which a dry run does not
-
-    return check_callbacks(callbacks)
-
-
 def _recorded(result: Result, number: int) -> JobRecord:
-    from acclimate.callbacks import JobRecord
-
     job = result.job
     return JobRecord(
         number=number,
