@@ -23,7 +23,8 @@ NEEDS = {
     "triton": "src/acclimate/acceleration/triton_*.py",
     "lightning": "src/acclimate/lightning.py",
     "fastapi": "src/acclimate/serve/app.py",
-    "prometheus_client": "src/acclimate/serve/metrics.py",
+    "prometheus_client": "src/acclimate/serve/[fm][eo]*.py",
+    "grpc": "src/acclimate/serve/on_ray.py",  # comes with ray[serve]
 }
 
 collect_ignore_glob = [files for package, files in NEEDS.items() if find_spec(package) is None]

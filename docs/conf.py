@@ -28,7 +28,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "reference_pages",
 ]
-exclude_patterns = ["_site", "releasing.md"]
+exclude_patterns = ["_site", "jupyter_execute", "releasing.md"]  # myst-nb leaves its notebooks
 default_role = "literal"
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

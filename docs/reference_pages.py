@@ -23,7 +23,7 @@ from acclimate.cli.parser import build_parser
 PACKAGES = (
     "acclimate", "acclimate.data", "acclimate.models", "acclimate.methods", "acclimate.parts",
     "acclimate.learner", "acclimate.metrics", "acclimate.bench", "acclimate.pretraining",
-    "acclimate.theory", "acclimate.parallel",
+    "acclimate.theory", "acclimate.parallel", "acclimate.callbacks", "acclimate.serve",
 )  # fmt: skip
 """With a page each; a name that several have is described by the first."""
 

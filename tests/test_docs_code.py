@@ -20,7 +20,7 @@ from acclimate.cli.parser import build_parser
 from acclimate.data.digits import digits
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.methods.registry import RECIPES
-from acclimate.models.libraries import import_torchvision
+from acclimate.models.libraries import import_timm, import_torchvision
 from acclimate.models.record import LoadedModel
 from acclimate.parts.base import PARTS
 from pages import ROOT, blocks_of, commands_of, pages, run_python
@@ -111,6 +111,9 @@ def given(page: Path, folder: Path) -> dict[str, Any]:
         torch.manual_seed(0)
         names["network"] = small_network().eval()
         names["batches"] = torch.rand(3, 64, 3, 16, 16)
+    if name == "docs/how-to/from-benchmarks.md":
+        names["network"] = small_network().eval()
+        names["loader"] = [(torch.rand(64, 3, 16, 16), torch.zeros(64).long()) for _ in range(2)]
     if name == "docs/how-to/streams.md":
         shifted, _ = digits("held-out", shifted=True)
         names["camera"] = [shifted[:64], shifted[64:128]]
@@ -133,7 +136,9 @@ def of_other_libraries(folder: Path) -> dict[str, Any]:
     config = transformers.ResNetConfig(
         embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=10
     )
+    timm = import_timm()
     return {
+        "trained": timm.create_model("resnet10t", num_classes=10),
         "paths": sorted((folder / "photos").iterdir())[2:],
         "classifier": transformers.ResNetForImageClassification(config).eval(),
         "processor": transformers.ViTImageProcessor(size={"height": 32, "width": 32}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from acclimate.guard.history import EpochRecord, Event
 from acclimate.models.libraries import import_optional
 from acclimate.text import spreadsheet_cell
 
-__all__ = ["CSV", "Callback", "MLflow", "StepRecord", "TensorBoard", "WandB", "check_callbacks"]
+__all__ = [
+    "CSV", "Callback", "JobRecord", "MLflow", "StepRecord", "TensorBoard", "WandB",
+    "check_callbacks",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +36,29 @@ class StepRecord:
     loss: Tensor | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """One job of a sweep that has ended: how many have so far, and what came of it.
+
+    Errors are in percent, of the model returned and of the source model; ``reason`` is why the job
+    failed, None where it did not.
+    """
+
+    number: int
+    model: str
+    dataset: str
+    shift: str | None
+    recipe: str
+    options: Mapping[str, Any]
+    seed: int
+    error: float | None
+    unadapted: float | None
+    seconds: float | None
+    reason: str | None = None
+
+
 class Callback:
-    """Called by ``adapt`` and ``Stream``: override what you need.
+    """Called by ``adapt``, ``Stream`` and ``bench.run_plan``: override what you need.
 
     Of several processes only the first one calls. What a callback raises ends the run.
 
@@ -57,6 +81,9 @@ class Callback:
 
     def on_event(self, event: Event) -> None:
         """When the guard saw something; a stream with callbacks does not warn of it as well."""
+
+    def on_job_end(self, job: JobRecord) -> None:
+        """After each job of a sweep, in the process that writes the store."""
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> tuple[Callback, ...]:
@@ -118,6 +145,14 @@ class _Tracker(Callback, ABC):
 
     def on_event(self, event: Event) -> None:
         self.note(str(event), step=event.step)
+
+    def on_job_end(self, job: JobRecord) -> None:
+        known = {"error": job.error, "unadapted": job.unadapted, "seconds": job.seconds}
+        values = {f"job/{job.recipe}/{k}": v for k, v in known.items() if v is not None}
+        self.log(values, step=job.number)
+        if job.reason is not None:
+            self.note(f"{job.model}, {job.recipe} on {job.shift or 'clean images'} failed: "
+                      f"{job.reason}", step=job.number)  # fmt: skip
 
 
 class CSV(_Tracker):

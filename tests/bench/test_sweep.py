@@ -13,6 +13,7 @@ from acclimate.bench import Plan, Store
 from acclimate.bench.engines import InlineEngine, WorkerSettings
 from acclimate.bench.sweep import announced, run_plan
 from acclimate.bench.worker import Worker
+from acclimate.callbacks import CSV, Callback
 from acclimate.errors import AcclimateError
 from sweeps import DATASET, MODEL, write_digits
 
@@ -45,6 +46,29 @@ def test_twice_is_once(roots, store, capfd):
     more = run_plan(plan(shifts=["cifar/fog:2", "clean"]), store, engine(roots), progress=False)
     assert (more.done, more.skipped) == (2, 2)
     assert len(store) == 4
+
+
+def test_callbacks_are_called_as_each_job_ends(roots, store, tmp_path):
+    seen = []
+
+    class Seen(Callback):
+        def on_job_end(self, job):
+            seen.append(job)
+
+    log = tmp_path / "jobs.csv"
+    run_plan(plan(), store, engine(roots), progress=False, callbacks=[Seen(), CSV(log)])
+    assert [job.number for job in seen] == [1, 2]
+    assert {job.recipe for job in seen} == {"none", "bn"}
+    stored = {result.job.recipe: result.error for result in store.results()}
+    assert {job.recipe: job.error for job in seen} == stored
+    assert all(job.reason is None and job.seconds > 0 for job in seen)
+    assert f"job/bn/error,{stored['bn']:.9g}" in log.read_text()
+    run_plan(plan(), store, engine(roots), progress=False, callbacks=Seen())
+    assert len(seen) == 2  # nothing was missing
+    bad = engine(roots, incomplete=False)
+    run_plan(plan(seeds=[1]), store, bad, progress=False, callbacks=[Seen(), CSV(log)])
+    assert "expected 10,000 images" in seen[-1].reason
+    assert "cifar/fog:2 failed: " in log.read_text()
 
 
 def test_what_failed_is_run_again(roots, store):

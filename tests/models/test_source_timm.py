@@ -153,3 +153,31 @@ def test_names_are_listed_by_prefix(timm: Any) -> None:
     found = list_models("timm:resnet50*")
     assert {"timm:resnet50", "timm:resnet50.a1_in1k"} <= set(found)
     assert not any(name.startswith("timm:") for name in list_models("*"))
+
+
+def test_a_folder_that_timm_wrote_gives_its_model(timm: Any, tmp_path: Path) -> None:
+    from timm.models import save_for_hf
+
+    names = [f"class {index}" for index in range(7)]
+    source = timm.create_model("resnet10t", num_classes=7).eval()
+    source.pretrained_cfg["input_size"] = (3, 64, 64)
+    settings = {"label_names": names}
+    save_for_hf(source, tmp_path / "own", settings, safe_serialization=True)
+    loaded = load(f"timm:{tmp_path / 'own'}")
+    assert loaded.preprocessing is not None
+    assert loaded.preprocessing.size == (64, 64)
+    assert loaded.classes is not None
+    assert list(loaded.classes.names) == names
+    images = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded.model(images), source(images))
+
+    other = write(tmp_path / "other.safetensors", timm.create_model("resnet10t", num_classes=7))
+    weights = load(f"timm:{tmp_path / 'own'}", weights=other).model.state_dict()
+    assert not torch.equal(weights["fc.weight"], source.state_dict()["fc.weight"])
+    (tmp_path / "own" / "model.safetensors").unlink()
+    with pytest.raises(AcclimateError, match="safe_serialization=True"):
+        load(f"timm:{tmp_path / 'own'}")
+    (tmp_path / "own" / "config.json").write_text('{"architecture": "resnot", "num_classes": 7}')
+    with pytest.raises(AcclimateError, match="to name an architecture of timm"):
+        load(f"timm:{tmp_path / 'own'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -166,3 +167,37 @@ def test_it_fits_a_phone_and_a_desk_in_light_and_dark(page, file, fits, width, s
     )
     assert page.run(f"{wide}.map((e) => e.outerHTML.slice(0, 80))") == []
     fits(page, width, scheme)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_names_of_many_recipes_can_be_read(browser, tmp_path, scheme):
+    """More than fit into one chart have a small one each, under their names."""
+    store, found = Store(tmp_path / "many.db"), []
+    for result in sweep(models=["acclimate:net"], corruptions=["fog"], seeds=(0,)):
+        if result.job.recipe == "ent":
+            jobs = [replace(result.job, recipe=f"mine-{number}") for number in range(12)]
+            found += [replace(result, job=job) for job in jobs]
+    store.add_all(found)
+    path = tmp_path / "many.html"
+    path.write_text(report_page(build_report(store)), encoding="utf-8")
+    browser.screen(1280, 900, scheme=scheme)
+    browser.open(path)
+    browser.wait("document.querySelectorAll('#epochs svg text').length > 12")
+    names = (
+        "[...document.querySelectorAll('#epochs text')].filter(e => /^mine-/.test(e.textContent))"
+    )
+    inks = browser.run(f"{names}.map(e => getComputedStyle(e).fill)")
+    assert len(inks) == 12
+    for ink in inks:
+        brightness = sum(int(part) for part in re.findall(r"\d+", ink)[:3]) / 3
+        assert brightness > 150 if scheme == "dark" else brightness < 100
+    titles = "[...document.querySelectorAll('#balance .role-axis-title text')]"
+    heights = browser.run(f"{titles}.map(e => e.getBoundingClientRect().height)")
+    assert max(heights) <= 110  # those of one row do not run into the next
+    for width, columns in ((1280, 6), (390, 2)):
+        browser.screen(width, 900, scheme=scheme, phone=width < 500)
+        browser.open(path)
+        browser.wait("document.querySelectorAll('#epochs svg text').length > 12")
+        left = f"{names}.map(e => Math.round(e.getBoundingClientRect().left))"
+        assert len(set(browser.run(left))) == columns
+        assert browser.run("document.documentElement.scrollWidth") <= width

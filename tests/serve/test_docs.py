@@ -17,8 +17,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="u
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("source", BLOCKS, ids=["server", "callbacks"])
-def test_the_examples_run(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (source,) = BLOCKS
     exec(compile(source, "docs/serving.md", "exec"), {})
     assert capsys.readouterr().out
 
@@ -39,7 +39,7 @@ def test_defaults_are_those_of_the_settings() -> None:
 
 def test_every_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) -> None:
     known = ""
-    for command in ("serve", "export", "adapt"):
+    for command in ("serve", "adapt"):
         with pytest.raises(SystemExit):
             build_parser().parse_args([command, "--help"])
         known += capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from acclimate.guard.history import Event
 from acclimate.models.networks.digits import load_digits_model
 from acclimate.serve import Server, Settings, Version
 from acclimate.serve.batching import FullError
-from acclimate.serve.observer import Observer
+from acclimate.serve.observer import Observer, StepReport
 from nets import bn_net
 from serving import INPUT, LABELS, learn, send, server, settings, wait_for
 
@@ -28,13 +29,15 @@ class Recording(Observer):
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.versions: list[Version] = []
+        self.reports: list[StepReport] = []
         self.dropped = self.learnt = self.answered = 0
 
     def on_batch(self, *, images: int, requests: int, seconds: float) -> None:
         self.answered += images
 
-    def on_step(self, *, images: int, seconds: float, drift: float) -> None:
-        self.learnt += images
+    def on_step(self, report: StepReport) -> None:
+        self.learnt += report.images
+        self.reports.append(report)
 
     def on_dropped(self, images: int) -> None:
         self.dropped += images
@@ -116,11 +119,11 @@ def test_an_answer_is_of_one_version_however_often_weights_are_swapped() -> None
     """All rows of an answer are what that version predicts, also while versions change."""
     with server(every=1, batch_size=64) as live:
         known: dict[int, Tensor] = {}
-        models: dict[int, nn.Module] = {}
+        models: dict[int, tuple[nn.Module, float]] = {}
         publish = live.background.learning.publish
 
         def remember(model: nn.Module, version: Version) -> None:
-            models[version.number] = model
+            models[version.number] = model, version.temperature or 1.0
             publish(model, version)
 
         live.background.learning.publish = remember
@@ -132,17 +135,94 @@ def test_an_answer_is_of_one_version_however_often_weights_are_swapped() -> None
         assert len(known) >= 4
         for number, probabilities in known.items():
             if number in models:
+                model, temperature = models[number]
                 with torch.no_grad():
-                    torch.testing.assert_close(
-                        models[number](probe).softmax(dim=1), probabilities, rtol=1e-4, atol=1e-5
-                    )
+                    alone = (model(probe) / temperature).softmax(dim=1)
+                torch.testing.assert_close(alone, probabilities, rtol=1e-4, atol=1e-5)
+
+
+def test_by_itself_a_server_takes_the_recipe_that_fits_the_model_and_says_why() -> None:
+    with server(recipe="auto") as live:
+        assert live.recipe == "ent"
+        assert live.notes[0] == "auto: ent, since the model has batch norm"
+    net = nn.Sequential(nn.Flatten(), nn.LayerNorm(64), nn.Linear(64, 10))
+    with Server(net, preprocessing=load_digits_model().preprocessing) as live:
+        assert live.recipe == "rpl"
+        assert live.notes[0] == "auto: rpl, since the model has no batch norm"
+
+
+def test_the_error_is_estimated_without_labels_and_calibrates_probabilities() -> None:
+    """Beside the true errors, which the server does not know."""
+    seen = Recording()
+    with server(observer=seen) as live:
+        before = 100 * error_of(live)
+        learn(live, 4)
+        live.pause()
+        version = live.version
+        assert version.error_before is not None
+        assert version.error_after is not None
+        assert version.error_before == pytest.approx(before, abs=15)
+        assert version.error_after == pytest.approx(100 * error_of(live), abs=15)
+        assert version.error_after < version.error_before - 10
+        assert version.temperature is not None
+        answer = live.predict(INPUT[-200:]).result(30)
+        assert answer.calibrated
+        right = answer.probabilities.argmax(dim=1) == torch.from_numpy(LABELS[-200:])
+        confidence = answer.probabilities.amax(dim=1)
+        assert float(confidence.mean()) == pytest.approx(float(right.double().mean()), abs=0.15)
+        assert live.status()["estimated_error"].startswith("estimated error ")
+    assert seen.reports[-1].estimate is not None
+    assert not seen.reports[-1].contained
+
+
+@pytest.mark.parametrize("recipe", ["bn", "ent"])
+def test_where_adapting_is_estimated_to_do_harm_the_source_model_predicts(recipe: str) -> None:
+    """Clean digits, one class after the other: their statistics mislead."""
+    clean, labels = digits("held-out")
+    order = torch.from_numpy(labels).argsort(stable=True)
+    single = load_digits_model().preprocessing.normalize(torch.from_numpy(clean)[order][:, None])
+    seen = Recording()
+    with server(observer=seen, recipe=recipe) as live:
+        learn(live, 2)
+        assert live.version.adapted
+        until = time.monotonic() + 60
+        while not (live.status()["contained"] and live.version.restored_from == 0):
+            assert time.monotonic() < until
+            send(live, single[:96])
+        assert not live.version.adapted
+        assert live.version.cause == "guard"
+        assert "adapting does harm" in str(live.version.reason)
+        answer = live.predict(single[:9]).result(30)
+        torch.testing.assert_close(answer.probabilities, source_probabilities(single[:9]))
+        assert any(report.contained for report in seen.reports)
+        until = time.monotonic() + 60
+        while not live.version.adapted:  # and it adapts again once that helps
+            assert time.monotonic() < until
+            send(live, INPUT)
+
+
+def test_the_log_of_the_folder_remembers_what_was_undone(tmp_path: Path) -> None:
+    with server(folder=tmp_path, keep=2, max_drift=0.004) as live:
+        while live.candidate.number < 3:
+            send(live, INPUT[:256])
+        live.pause()
+        live.rollback()
+        live.reset()
+        live.resume()
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert {"pause", "resume", "version"} <= {line["what"] for line in lines}
+    causes = [line["cause"] for line in lines if line["what"] == "version"]
+    assert causes[-2:] == ["rollback", "reset"]
+    assert all(line["time"] for line in lines)
+    if "guard" in causes:  # its reason was logged before it acted
+        assert any(line["what"] == "event" and "moved by" in line["trouble"] for line in lines)
 
 
 def test_a_rollback_is_a_version_of_its_own_and_learning_continues_from_it() -> None:
     with server() as live:
         learn(live, 3)
         live.pause()
-        wanted = live.versions.list()[-2]
+        wanted = live.listed()[-2]
         probe = INPUT[:20]
         newest = live.predict(probe).result(30).probabilities
         back = live.rollback(wanted.number)
@@ -155,7 +235,7 @@ def test_a_rollback_is_a_version_of_its_own_and_learning_continues_from_it() -> 
         assert not torch.equal(live.predict(probe).result(30).probabilities, newest)
         live.resume()
         learn(live, 1)
-        later = live.versions.list()[-1]
+        later = live.listed()[-1]
         assert later.cause == "learning"
         assert later.number > back.number
         assert wanted.step < later.step <= wanted.step + 4
@@ -165,7 +245,7 @@ def test_without_a_number_a_rollback_goes_to_the_version_before() -> None:
     with server() as live:
         learn(live, 3)
         live.pause()
-        before = live.versions.list()[-2]
+        before = live.listed()[-2]
         assert live.rollback().restored_from == before.number
         with pytest.raises(AcclimateError, match="no version 99; kept are 0, "):
             live.rollback(99)
@@ -412,3 +492,16 @@ def test_a_folder_of_another_recipe_is_refused_and_let_go(tmp_path: Path) -> Non
 
 def test_the_default_settings_are_sound() -> None:
     assert Settings().mode == "live"
+
+
+def test_an_operator_may_look_while_it_learns() -> None:
+    """Nothing that is shown changes under the hands of who shows it."""
+    with server(every=1, keep=2) as live:
+        until = time.monotonic() + 60
+        while live.candidate.number < 12:
+            assert time.monotonic() < until
+            send(live, INPUT[:64], each=32)
+            for _ in range(50):
+                status, listed = live.status(), live.listed()
+                assert status["learning"] == "yes"
+                assert [each.number for each in listed] == sorted(each.number for each in listed)

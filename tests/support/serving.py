@@ -132,11 +132,11 @@ class Process:
         found = None
         for line in self.process.stdout:
             self.printed += line
-            if found := re.search(r"version (\d+): (http://\S+)/docs", line):
+            if found := re.search(r"(?:version (\d+)|replicas): (http://\S+)/docs", line):
                 break
         if found is None:
             raise AssertionError(self.complaints())
-        self.version, self.url = int(found[1]), found[2]
+        self.version, self.url = int(found[1] or 0), found[2]
 
     def predict(self, *indices: int, top: int = 1) -> tuple[int, Any]:
         body, headers = form(*(png(index) for index in indices))

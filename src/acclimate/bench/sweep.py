@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
@@ -20,6 +21,7 @@ from acclimate.bench.plan import Plan, root_of
 from acclimate.bench.record import Result
 from acclimate.bench.store import RefusedResultError, Store
 from acclimate.bench.worker import OUT_OF_MEMORY
+from acclimate.callbacks import Callback, JobRecord, check_callbacks
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.files import held
 
@@ -135,7 +137,14 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-def run_plan(plan: Plan, store: Store, engine: Engine, *, progress: bool = True) -> Outcome:
+def run_plan(
+    plan: Plan,
+    store: Store,
+    engine: Engine,
+    *,
+    progress: bool = True,
+    callbacks: Sequence[Callback] = (),
+) -> Outcome:
     """Run what is missing of a plan: jobs that are done are skipped, failed ones are run again.
 
     Every result is in the store before the next one is seen to, so that nothing is lost when the
@@ -146,14 +155,21 @@ def run_plan(plan: Plan, store: Store, engine: Engine, *, progress: bool = True)
         store: where results are kept. Only this process writes to it.
         engine: where jobs run.
         progress: show a bar on stderr, with the time that is left.
+        callbacks: called as each job ends (:mod:`acclimate.callbacks`).
     """
-    return run_jobs(plan.jobs(), store, engine, progress=progress)
+    return run_jobs(plan.jobs(), store, engine, progress=progress, callbacks=callbacks)
 
 
 def run_jobs(
-    jobs: Sequence[Job], store: Store, engine: Engine, *, progress: bool = True
+    jobs: Sequence[Job],
+    store: Store,
+    engine: Engine,
+    *,
+    progress: bool = True,
+    callbacks: Sequence[Callback] = (),
 ) -> Outcome:
     """`run_plan` for jobs from anywhere; those that share model and images next to each other."""
+    called, ended = check_callbacks(callbacks), count(1)
     unique = {job.key: job for job in jobs}
     done = store.has(unique)
     todo = [job for key, job in unique.items() if key not in done]
@@ -176,6 +192,10 @@ def run_jobs(
                 smaller += 1
             if (warned := kept.record.unlike_classes) is not None:
                 unlike[warned] = None
+            if called:
+                record = _recorded(kept, next(ended))
+                for callback in called:
+                    callback.on_job_end(record)
             left.learn(kept)
             seconds = left.seconds()
             words = [] if seconds is None else [f"about {duration(seconds)} left"]
@@ -195,6 +215,23 @@ def run_jobs(
         failed=tuple(failed),
         smaller=smaller,
         warnings=tuple(unlike),
+    )
+
+
+def _recorded(result: Result, number: int) -> JobRecord:
+    job = result.job
+    return JobRecord(
+        number=number,
+        model=job.model,
+        dataset=job.dataset,
+        shift=job.shift,
+        recipe=job.recipe,
+        options=dict(job.options),
+        seed=job.seed,
+        error=result.error,
+        unadapted=result.unadapted_error,
+        seconds=result.record.seconds,
+        reason=result.reason if result.status == "failed" else None,
     )
 
 

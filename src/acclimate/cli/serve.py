@@ -32,8 +32,9 @@ Serve a classifier that adapts to the images it is sent (pip install
 'acclimate[serve]'). POST images to /predict; /docs describes all routes.
 
 examples:
-  acclimate serve --model timm:resnet50.a1_in1k --recipe ent --state versions/
+  acclimate serve --model timm:resnet50.a1_in1k --state versions/
   acclimate serve --model timm:resnet50.a1_in1k --mode shadow --port 8080
+  acclimate serve --model timm:resnet50.a1_in1k --replicas 4 --state versions/
   curl -F image=@photo.jpg http://127.0.0.1:8000/predict
 """
 
@@ -74,7 +75,7 @@ def add_parser(commands: Any) -> None:
     )
     known = "images the model is known to work on: no version may overturn many predictions there"
     groups.data.add_argument("--reference", metavar="PATH", help=known)
-    add_recipe(groups, default="ent")
+    add_recipe(groups, default="auto")
     add = groups.method.add_argument
     modes = "live: adapted answers; shadow: adapts beside; frozen: never (default: live)"
     add("--mode", choices=get_args(Mode), default="live", help=modes)
@@ -86,6 +87,10 @@ def add_parser(commands: Any) -> None:
     add("--port", type=int, default=8000, metavar="N", help="default: %(default)s; 0: a free one")
     token = f"for /pause, /resume, /reset, /rollback (default: {_TOKEN} in the environment)"
     add("--admin-token", metavar="TOKEN", help=token)
+    many = "processes that predict, on Ray Serve, beside one that learns (default: one for both)"
+    add("--replicas", type=int, metavar="N", help=many)
+    where = "of a Ray cluster to run on, or auto (default: one of this machine alone)"
+    add("--address", metavar="HOST:PORT", help=where)
     header = "header with the client's address, where a proxy you trust sets it"
     add("--client-header", metavar="NAME", help=header)
     default = Settings()
@@ -120,13 +125,20 @@ def run(args: argparse.Namespace) -> int:
         import_optional(package, extra="serve")
     import uvicorn
 
+    from acclimate.adaptation.auto import AUTO
     from acclimate.methods.registry import get_recipe
     from acclimate.serve.app import make_app
     from acclimate.serve.metrics import Metrics
     from acclimate.serve.server import Server
 
-    recipe = args.recipe or "ent"
-    get_recipe(recipe, options)  # a typo shows before a model is loaded
+    recipe = args.recipe or AUTO
+    get_recipe(
+        "ent" if recipe == AUTO else recipe, options
+    )  # a typo shows before a model is loaded
+    if args.address is not None and args.replicas is None:
+        raise AcclimateError("--address needs --replicas N")
+    if args.replicas is not None:
+        return _run_on_ray(args, recipe, options, settings)
     listening = _listen(args.host, args.port)
     with listening:
         loaded = load_model(args)
@@ -168,6 +180,63 @@ def run(args: argparse.Namespace) -> int:
         finally:
             server.close()
     return 0
+
+
+def _run_on_ray(
+    args: argparse.Namespace, recipe: str, options: dict[str, Any], settings: Settings
+) -> int:
+    """Serve on a Ray cluster until the process is told to end."""
+    import logging
+    import signal
+    import threading
+    from functools import partial
+
+    from acclimate.models.libraries import import_optional
+
+    for package in ("ray", "grpc", "aiohttp_cors"):
+        import_optional(package, extra="ray")
+    from acclimate.serve.background import chosen_recipe
+    from acclimate.serve.on_ray import Plan, application, running_on
+
+    args.weights = _everywhere(args.weights)
+    loaded = load_model(args)  # what is wrong with it shows here, and not in the logs of a node
+    name = chosen_recipe(recipe, options, loaded.model, settings).name
+    plan = Plan(
+        load=partial(load_model, args),
+        recipe=recipe,
+        options=options,
+        folder=_everywhere(args.state),
+        settings=settings,
+        temperature=args.temperature or _temperature(args.weights),
+        reference=_everywhere(args.reference),
+        admin_token=args.admin_token or os.environ.get(_TOKEN),
+        client_header=args.client_header,
+        device=args.device,
+        speed=args.speed or "auto",
+        seed=args.seed,
+    )
+    made = application(plan, replicas=args.replicas, gpus=float(args.device == "cuda"))
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)
+    ended = threading.Event()
+    print(loaded.describe(), end="\n\n", flush=True)
+    with running_on(
+        made, address=args.address, host=args.host, port=args.port, processes=args.replicas + 1
+    ):
+        for number in (signal.SIGTERM, signal.SIGINT):  # Ray's own handlers print a trace
+            signal.signal(number, lambda *_: ended.set())
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        print(
+            f"{settings.mode}, recipe {name}, {args.replicas} replicas: "
+            f"http://{host}:{args.port}/docs",
+            flush=True,
+        )
+        ended.wait()
+    return 0
+
+
+def _everywhere(path: str | None) -> str | None:
+    """A path that does not depend on the folder a process of the cluster begins in."""
+    return None if path is None else str(user_path(path).absolute())
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,12 +1,14 @@
-"""``timm:NAME``: the models of timm, with the preprocessing each one records."""
+"""``timm:NAME_OR_DIR``: the models of timm, with the preprocessing each one records."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from acclimate.data.labels import ClassList, imagenet_classes
@@ -14,8 +16,12 @@ from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, AcclimateWarning
 from acclimate.models.libraries import hub_answers, import_optional, import_timm, kept_offline
 from acclimate.models.sources import Entry, Origin, Request, unknown_model, unreachable
+from acclimate.reading import read_object
+from acclimate.text import user_path
 
 __all__ = ["find_timm", "preprocessing_of", "timm_names"]
+
+_RECORD, _WEIGHTS = "config.json", "model.safetensors"
 
 
 def timm_names() -> list[str]:
@@ -28,6 +34,8 @@ def find_timm(request: Request) -> Entry:
     """What timm has under a name."""
     timm = import_timm()
     if not timm.is_model(request.name):
+        if (folder := user_path(request.name)).is_dir():
+            return _in_folder(folder, timm)
         raise unknown_model(request, timm_names())
     try:
         # None for an architecture nobody published weights for.
@@ -70,6 +78,53 @@ def find_timm(request: Request) -> Entry:
             place=published.url or None,
             licence=published.license or None,
         ),
+    )
+
+
+def _in_folder(folder: Path, timm: Any) -> Entry:
+    """A model that timm wrote (``timm.models.save_for_hf``): its record, and its weights."""
+    record = read_object(folder / _RECORD, "architecture")
+    name, known = str(record["architecture"]), record.get("pretrained_cfg")
+    settings = known if isinstance(known, dict) else record
+    labels = record.get("label_names") or settings.get("label_names")
+    count = record.get("num_classes", settings.get("num_classes"))
+    if not timm.is_model(name.partition(".")[0]) or type(count) is not int or count < 1:
+        raise AcclimateError(
+            f"expected {folder / _RECORD} to name an architecture of timm and a num_classes, as "
+            f"timm.models.save_for_hf(model, {str(folder)!r}) writes it, got {name!r:.60} and "
+            f"{count!r:.20}"
+        )
+    spec = f"local-dir:{folder}"
+
+    def build(_: Mapping[str, Tensor], classes: int | None) -> nn.Module:
+        options = {} if classes is None else {"num_classes": classes}
+        model: nn.Module = timm.create_model(spec, pretrained=False, **options)
+        return model
+
+    def fetch() -> nn.Module:
+        if not (folder / _WEIGHTS).is_file():
+            raise AcclimateError(
+                f"no {_WEIGHTS} in {folder}; write it with timm.models.save_for_hf(model, "
+                f"{str(folder)!r}, safe_serialization=True), or give weights=FILE (--weights FILE)"
+            )
+        try:
+            model: nn.Module = timm.create_model(spec, pretrained=True)
+        except (OSError, RuntimeError, TypeError, ValueError, KeyError, SafetensorError) as error:
+            raise AcclimateError(f"cannot load the model in {folder}: {error}") from error
+        return model
+
+    def classes_of(model: nn.Module) -> ClassList | None:
+        if isinstance(labels, list) and len(labels) == count:
+            return ClassList(tuple(map(str, labels)))
+        return _classes(model)
+
+    return Entry(
+        class_count=count,
+        build=build,
+        fetch=fetch,
+        title=f"{name} in {folder}",
+        preprocessing=preprocessing_of,
+        classes=classes_of,
     )
 
 

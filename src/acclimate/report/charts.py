@@ -36,6 +36,8 @@ CHANGE = ("#542788", "#998ec3", "#f2f0ea", "#f5cf4d", "#d99a00")
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 """For lines and dots, by Okabe and Ito."""
 GREY = "#888888"
+_FITS = 16
+"""A longer title of an axis would run into those of the small charts above and below."""
 MANY = 8
 """More series than that cannot be told apart in one chart."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
@@ -54,6 +56,7 @@ def _config(ink: str, rule: str, grid: str) -> Spec:
         "axis": {**ticks, **words, "titleFontWeight": "normal", "labelOverlap": "greedy",
                  "labelFlush": False},
         "legend": {**words, "orient": "bottom", "columns": 1, "title": None, "labelLimit": 380},
+        "header": {"labelColor": ink, "titleColor": ink},
         "title": {"color": ink, "fontSize": 13, "anchor": "start", "frame": "group"},
         "view": {"stroke": rule},
     }  # fmt: skip
@@ -267,7 +270,8 @@ def _small_multiples(
         {"field": "y", "title": y["title"], "format": ".2f"},
     ]
     few = {"axis": {**x["axis"], "labelOverlap": True}}
-    place = placed({**x, **few}, {**y, "axis": {**y["axis"], "tickCount": 4}})
+    title = y["title"] if len(y["title"]) <= _FITS else "%"
+    place = placed({**x, **few}, {**y, "title": title, "axis": {**y["axis"], "tickCount": 4}})
     own = {**place, "color": colour, "tooltip": tooltip}
     after, online = ({"filter": f"datum.kind == '{kind}'"} for kind in ("after", "online"))
     return {

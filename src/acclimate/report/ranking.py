@@ -13,6 +13,7 @@ from acclimate.bench.record import Result
 from acclimate.report.charts import GREY, SERIES, Figure, Spec, axis
 from acclimate.report.figures import errors_by_shift, shifts_in_order
 from acclimate.report.settings import Panel, View, mean_error, panel_words
+from acclimate.report.tables import shown_once
 from acclimate.table import Entry, Number, Table, number_entry
 from acclimate.text import counted
 
@@ -229,13 +230,14 @@ def ranking_table(view: View) -> Table:
             each.label, _bold(each.error, each is placed[0]), interval,
             "–" if each.recipe == UNADAPTED else number_entry(fell), each.options or "–",
         ])  # fmt: skip
-    return Table(
+    table = Table(
         name="ranking",
         title=f"Ranked: {view.title}",
         header=["recipe", "error %", "95 % interval", "relative reduction %", "options"],
         rows=rows,
         notes=[INTERVAL, *view.left_out],
     )
+    return shown_once(table, ["options"])
 
 
 def _bold(error: float, best: bool) -> Number:
@@ -302,10 +304,11 @@ def corruption_pivot(view: View) -> Table | None:
         return None
     best = {s: min(errors[s] for errors in series.values() if s in errors) for s in shifts}
     rows: list[list[Entry]] = []
-    for each in standings(view):
+    placed = standings(view)
+    for each in placed:
         errors: Mapping[str, float] = series.get(each.name, {})
         cells = [_bold(errors[s], errors[s] == best[s]) if s in errors else "–" for s in shifts]
-        rows.append([each.label, *cells, number_entry(each.error)])
+        rows.append([each.label, *cells, _bold(each.error, each is placed[0])])
     return Table(
         name="recipe-by-corruption",
         title=f"{view.title}: error % by corruption",

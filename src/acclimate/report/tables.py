@@ -20,8 +20,14 @@ from acclimate.table import Entry, Table, number_entry
 from acclimate.text import counted, option_words
 
 __all__ = [
-    "data_table", "failures_table", "notes_table", "recipes_in_full", "runs_table",
-    "settings_tables", "shift_tables",
+    "data_table",
+    "failures_table",
+    "notes_table",
+    "recipes_in_full",
+    "runs_table",
+    "settings_tables",
+    "shift_tables",
+    "shown_once",
 ]  # fmt: skip
 
 GROUPS = {"test": "test", "none": "clean or other", "dev": "hold-out"}
@@ -336,7 +342,7 @@ def runs_table(found: Found) -> Table:
     named = [f"Versions of {counted(n, 'result')}: {v}." for v, n in versions.most_common(3)]
     more = len(versions) - len(named)
     others = [f"Results of {more} more sets of versions."] if more else []
-    return Table(
+    table = Table(
         name="runs",
         title="What was run, and what it took",
         header=["model", "dataset", "corruptions", "recipe", "options", "results", "seeds",
@@ -344,7 +350,36 @@ def runs_table(found: Found) -> Table:
                 "minutes in all", "peak MB"],
         rows=rows,
         notes=[*named, *others, *([_PEAK] if any(row[10] == "cpu" for row in rows) else [])],
-    ).first(_RUNS, rest=_ELSEWHERE)  # fmt: skip
+    )  # fmt: skip
+    columns = ("model", "dataset", "corruptions", "options", "batch", "device")
+    return shown_once(table, columns).first(_RUNS, rest=_ELSEWHERE)
+
+
+def shown_once(table: Table, columns: Sequence[str]) -> Table:
+    """A table without those of some columns that are the same in all rows: a note has them.
+
+    >>> shown_once(Table(name="t", title="t", header=["model", "error"],
+    ...                 rows=[["wrn", "1"], ["wrn", "2"]]), ["model"]).notes
+    ['All rows: model wrn.']
+    """
+    if len(table.rows) < 2:
+        return table
+    same = [
+        place
+        for place, name in enumerate(table.header)
+        if name in columns and len({str(row[place]) for row in table.rows}) == 1
+    ]
+    words = [
+        f"{table.header[place]} {table.rows[0][place]}"
+        for place in same
+        if str(table.rows[0][place]) != "–"
+    ]
+    return replace(
+        table,
+        header=[name for place, name in enumerate(table.header) if place not in same],
+        rows=[[e for place, e in enumerate(row) if place not in same] for row in table.rows],
+        notes=[*table.notes, *([f"All rows: {', '.join(words)}."] if words else [])],
+    )
 
 
 def data_table(results: Sequence[Result]) -> Table:

@@ -15,13 +15,13 @@ from acclimate._lazy import imported_when_used
 
 if TYPE_CHECKING:
     from acclimate.serve.app import make_app as make_app
-    from acclimate.serve.server import Answer as Answer
+    from acclimate.serve.replica import Answer as Answer
     from acclimate.serve.server import Server as Server
     from acclimate.serve.settings import Settings as Settings
     from acclimate.serve.versions import Version as Version
 
 _HOME = {
-    "Answer": "server",
+    "Answer": "replica",
     "Server": "server",
     "Settings": "settings",
     "Version": "versions",

@@ -10,11 +10,12 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
@@ -28,8 +29,11 @@ from acclimate.errors import AcclimateError
 from acclimate.serve import bodies
 from acclimate.serve.batching import ClosedError, FullError
 from acclimate.serve.bodies import RefusedError
+from acclimate.serve.follower import Follower, UnreachableError
 from acclimate.serve.metrics import Metrics
-from acclimate.serve.server import Answer, Server
+from acclimate.serve.replica import Answer
+from acclimate.serve.server import Server
+from acclimate.serve.versions import NoVersionError
 
 __all__ = ["ADMIN_TOKEN", "make_app"]
 
@@ -38,6 +42,10 @@ ADMIN_TOKEN = "ACCLIMATE_ADMIN_TOKEN"
 
 MOST_TOP = 1000
 _BEARER = HTTPBearer(auto_error=False, description=f"The token of --admin-token or {ADMIN_TOKEN}")
+_OWN_PAGE = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'"
+)
 _DECODERS = min(4, os.cpu_count() or 1)
 _IMAGE = {"type": "string", "format": "binary"}
 _BASE64 = {"type": "string", "contentEncoding": "base64"}
@@ -116,6 +124,9 @@ class VersionRecord(BaseModel):
     drift: float
     statistics_shift: float | None
     changed: float | None
+    error_before: float | None
+    error_after: float | None
+    temperature: float | None
     adapted: bool
     restored_from: int | None
     reason: str | None
@@ -139,9 +150,14 @@ class Health(BaseModel):
     candidate: int
     learning: Literal["yes", "no", "never"]
     not_learning_because: str | None
+    contained: bool = Field(description="Whether the guard lets the source model predict.")
+    estimated_error: str | None
     steps: int
     events: list[str]
     waiting: int
+    replicas: dict[str, int] = Field(
+        default={}, description="The version that each replica has, where there are several."
+    )
 
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -149,7 +165,7 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def make_app(
-    server: Server,
+    server: Server | Follower,
     metrics: Metrics,
     *,
     admin_token: str | None = None,
@@ -176,10 +192,17 @@ def make_app(
 
     app = FastAPI(
         title="acclimate",
-        summary=f"{server.name}, adapting by {server.recipe}",
+        summary=f"{server.source.name}, adapting by {server.recipe}",
         version=__version__,
         lifespan=lifespan,
+        docs_url=None,  # FastAPI's page loads its script from a public server
+        redoc_url=None,
     )
+    page = (files("acclimate.serve") / "serve_assets" / "page.html").read_text("utf-8")
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return HTMLResponse(page, headers={"Content-Security-Policy": _OWN_PAGE})
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -205,8 +228,8 @@ def make_app(
         """
         kind = _kind(request)
         async with reading.body(request) as body:
-            files = await _form_files(request, body, server) if kind == "multipart" else None
-            decode = functools.partial(_decode, kind, body, files, server)
+            sent = await _form_files(request, body, server) if kind == "multipart" else None
+            decode = functools.partial(_decode, kind, body, sent, server)
             images = await asyncio.get_running_loop().run_in_executor(decoders, decode)
             client = _client(request, client_header)
             answer = await asyncio.wrap_future(server.predict(images, client=client))
@@ -222,8 +245,7 @@ def make_app(
         return {
             "serving": server.version.number,
             "candidate": server.candidate.number,
-            "versions": [version.to_dict() for version in server.versions.list()]
-            or [server.version.to_dict()],
+            "versions": [version.to_dict() for version in server.listed()],
         }
 
     @app.get("/health", response_model=Health)
@@ -267,7 +289,7 @@ def make_app(
 
     operated: dict[str, Any] = {
         "dependencies": [Depends(admin)],
-        "responses": _refusals(401, 403, 409),
+        "responses": _refusals(401, 403, 409, 503),
     }
 
     @app.post("/pause", response_model=Health, **operated)
@@ -289,23 +311,22 @@ def make_app(
         "/rollback",
         response_model=Health,
         dependencies=[Depends(admin)],
-        responses=_refusals(401, 403, 404, 409, 422),
+        responses=_refusals(401, 403, 404, 409, 422, 503),
     )
     def rollback(version: Annotated[int | None, Query(ge=0, lt=2**31)] = None) -> Any:
         """Go back to a version, by default to the one before the newest."""
-        if version is not None:
-            try:
-                server.versions.check(version)
-            except AcclimateError as error:
-                raise HTTPException(404, str(error)) from error
         return _operate(server, lambda: server.rollback(version))
 
     return app
 
 
-def _operate(server: Server, action: Callable[[], object]) -> dict[str, Any]:
+def _operate(server: Server | Follower, action: Callable[[], object]) -> dict[str, Any]:
     try:
         action()
+    except UnreachableError as error:
+        raise HTTPException(503, str(error), headers={"Retry-After": "1"}) from error
+    except NoVersionError as error:
+        raise HTTPException(404, str(error)) from error
     except AcclimateError as error:
         raise HTTPException(409, str(error)) from error
     return server.status()
@@ -342,7 +363,7 @@ class _Observed:
 class _Reading:
     """Reads bodies, within limits on each and on all of them together."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server | Follower) -> None:
         self._limits, self._requests, self._bytes = server.settings, 0, 0
 
     @asynccontextmanager
@@ -408,7 +429,7 @@ def _kind(request: Request) -> str:
     return _KINDS[kind]
 
 
-async def _form_files(request: Request, body: bytes, server: Server) -> list[bytes]:
+async def _form_files(request: Request, body: bytes, server: Server | Follower) -> list[bytes]:
     """The files of a form, whatever its fields are called."""
 
     async def stream() -> AsyncGenerator[bytes, None]:
@@ -431,8 +452,8 @@ async def _form_files(request: Request, body: bytes, server: Server) -> list[byt
         await form.close()
 
 
-def _decode(kind: str, body: bytes, files: list[bytes] | None, server: Server) -> Tensor:
-    wanted, limits = server.preprocessing, server.settings
+def _decode(kind: str, body: bytes, files: list[bytes] | None, server: Server | Follower) -> Tensor:
+    wanted, limits = server.source.preprocessing, server.settings
     if kind == "bytes":
         kind = "npy" if body.startswith(b"\x93NUMPY") else "safetensors"
     if kind == "json":
@@ -450,9 +471,10 @@ def _client(request: Request, header: str | None) -> str:
     return request.client.host if request.client else ""
 
 
-def _predictions(answer: Answer, server: Server, *, top: int) -> dict[str, Any]:
-    values, classes = answer.probabilities.topk(min(top, server.class_count), dim=1)
-    names = None if server.classes is None else server.classes.names
+def _predictions(answer: Answer, server: Server | Follower, *, top: int) -> dict[str, Any]:
+    known = server.source
+    values, classes = answer.probabilities.topk(min(top, known.class_count), dim=1)
+    names = None if known.classes is None else known.classes.names
 
     def described(index: int, probability: float) -> dict[str, Any]:
         name = None if names is None else names[index]
@@ -464,9 +486,9 @@ def _predictions(answer: Answer, server: Server, *, top: int) -> dict[str, Any]:
     ]
     return {
         "predictions": [{**best[0], "top": best} for best in ranked],
-        "model": server.name,
+        "model": known.name,
         "version": answer.version,
         "adapted": answer.adapted,
-        "calibrated": server.temperature is not None,
+        "calibrated": answer.calibrated,
         "mode": server.settings.mode,
     }

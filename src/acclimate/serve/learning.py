@@ -1,19 +1,18 @@
-"""The learner of a server: a stream, the versions made of it, and the thread it works in."""
+"""What a server learns: a stream, and the versions of the plain model made of it."""
 
 from __future__ import annotations
 
 import copy
 import math
-import threading
-import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
 
 from acclimate.callbacks import Callback
+from acclimate.guard.evidence import VIEWS, summarise
 from acclimate.guard.guard import drift
 from acclimate.guard.history import Event
 from acclimate.learner.state import under
@@ -23,7 +22,7 @@ from acclimate.serve.observer import Observer
 from acclimate.serve.versions import Cause, Version, Versions, now
 from acclimate.stream import Stream
 
-__all__ = ["Background", "Learning"]
+__all__ = ["Learning"]
 
 RECENT = 256
 """So many of the images learnt from give a version its statistics, and show what it changes."""
@@ -35,13 +34,13 @@ _STREAM, _PLAIN = "stream/", "plain/"
 
 
 class _Events(Callback):
-    """Collects what the guard saw; a stream with callbacks does not warn."""
+    """Passes on what the guard saw; a stream with callbacks does not warn."""
 
-    def __init__(self, observer: Observer) -> None:
-        self.observer = observer
+    def __init__(self, record: Callable[[Event], None]) -> None:
+        self._record = record
 
     def on_event(self, event: Event) -> None:
-        self.observer.on_event(event)
+        self._record(event)
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,7 @@ class Candidate:
     statistics_shift: float | None
     changed: float | None
     objection: str | None
+    temperature: float | None
 
 
 class Learning:
@@ -60,7 +60,9 @@ class Learning:
     A version is made only where the guard has just looked at the stream and found nothing, and its
     own predictions are finite and not collapsing on recent images, nor on the first ones that came:
     statistics of noise would be right for noise alone. On ``reference`` images, which the source
-    model is known to work on, it may overturn at most ``guard.max_flips`` of the predictions.
+    model is known to work on, it may overturn at most ``guard.max_flips`` of the predictions. While
+    the stream lets the unadapted model predict, since adapting is estimated to do harm, version 0
+    is served.
     ``publish`` is called with a version. Not for several threads.
     """
 
@@ -78,7 +80,7 @@ class Learning:
         self.reference = reference
         self.stream, self.versions, self.source = stream, versions, source
         self.every, self.publish, self.observer = every, publish, observer
-        stream.callbacks = (*stream.callbacks, _Events(observer))
+        stream.callbacks = (*stream.callbacks, _Events(self.record))
         self.images = 0
         self._since = 0
         self._recent: deque[Tensor] = deque()
@@ -92,9 +94,8 @@ class Learning:
                 model = self._load(newest.number)
             except Exception as error:  # whatever a damaged file may hold
                 self.versions.forget(newest.number)
-                self.observer.on_event(
-                    Event(step=0, trouble=f"version {newest.number}: {error}", action="left out")
-                )
+                trouble = f"version {newest.number}: {error}"
+                self.record(Event(step=0, trouble=trouble, action="left out"))
                 continue
             self.images = newest.images
             self.publish(model, newest)
@@ -112,10 +113,17 @@ class Learning:
             self._first.append(images[:room])
         while len(self._recent) > 1 and sum(map(len, self._recent)) > RECENT:
             self._recent.popleft()
-        if self.stream.event_count > seen:
+        if self.stream.contained:
             self._since = 0
-            if self.stream.learner.steps <= before:
-                self._fall_back(str(self.stream.events[-1]))
+            if (newest := self.versions.newest) is not None and newest.adapted:
+                self._fall_back(str(self.stream.events[-1]), self.versions.check(0))
+        elif self.stream.event_count > seen:
+            self._since = 0
+            step = self.stream.learner.steps
+            if step <= before:
+                good = [v for v in self.versions.list() if v.step <= step]
+                of = good[-1] if good else self.versions.check(0)
+                self._fall_back(str(self.stream.events[-1]), of)
         elif self._since >= self.every and self.stream.checked:
             self.make_version()
 
@@ -124,18 +132,22 @@ class Learning:
         self._since = 0
         candidate = self.plain()
         if candidate.objection is not None:
-            step = self.stream.learner.steps
-            self.observer.on_event(
-                Event(step=step, trouble=candidate.objection, action="held the version back")
-            )
+            step, action = self.stream.learner.steps, "held the version back"
+            self.record(Event(step=step, trouble=candidate.objection, action=action))
             return False
         self._add(
             candidate.model,
             cause="learning",
             statistics_shift=candidate.statistics_shift,
             changed=candidate.changed,
+            temperature=candidate.temperature,
         )
         return True
+
+    def record(self, event: Event) -> None:
+        """Report and log what the guard saw."""
+        self.versions.log("event", **asdict(event))
+        self.observer.on_event(event)
 
     def restore(self, number: int, *, cause: Cause) -> Version:
         """Go back to a version: stream and server continue from it."""
@@ -144,13 +156,7 @@ class Learning:
         self.images = of.images
         self._since = 0
         self._recent.clear()
-        return self._add(
-            model,
-            cause=cause,
-            statistics_shift=of.statistics_shift,
-            changed=of.changed,
-            restored_from=number,
-        )
+        return self._add(model, cause=cause, of=of)
 
     @torch.no_grad()
     def plain(self) -> Candidate:
@@ -179,7 +185,17 @@ class Learning:
                 share, trouble = self._compare(model, torch.cat(images), name=name)
                 changed = share if name == "recent" else changed
                 objection = objection or trouble
-        return Candidate(model, shift, changed, objection)
+        temperature = self._temperature(model, torch.cat(recent)) if recent else None
+        return Candidate(model, shift, changed, objection, temperature)
+
+    def _temperature(self, model: nn.Module, images: Tensor) -> float | None:
+        """At which the mean confidence on recent images is what the estimated error leaves."""
+        estimate = self.stream.estimated_error
+        if estimate is None:
+            return None
+        logits = logits_of(model(images.to(next(model.parameters(), images).device)))
+        evidence = summarise(logits, dict.fromkeys(VIEWS, logits))
+        return evidence.temperature(1 - estimate.after.value / 100)
 
     def _compare(
         self, model: nn.Module, images: Tensor, *, name: str
@@ -213,31 +229,27 @@ class Learning:
             )
         return changed, None
 
-    def _fall_back(self, reason: str) -> None:
+    def _fall_back(self, reason: str, of: Version) -> None:
         """The guard took the stream back: the server must not be ahead of it."""
-        step = self.stream.learner.steps
-        good = [v for v in self.versions.list() if v.step <= step]
-        of = good[-1] if good else self.versions.check(0)
         self._recent.clear()  # what it went wrong on gives no statistics
-        self._add(
-            self._model(of.number),
-            cause="guard",
-            statistics_shift=of.statistics_shift,
-            changed=of.changed,
-            restored_from=of.number,
-            reason=reason,
-        )
+        self._add(self._model(of.number), cause="guard", of=of, reason=reason)
 
     def _add(
         self,
         model: nn.Module,
         *,
         cause: Cause,
+        of: Version | None = None,
         statistics_shift: float | None = None,
         changed: float | None = None,
-        restored_from: int | None = None,
+        temperature: float | None = None,
         reason: str | None = None,
     ) -> Version:
+        """Write a version, new or ``of`` an earlier one again, and serve it."""
+        if of is not None:
+            statistics_shift, changed = of.statistics_shift, of.changed
+            temperature = of.temperature
+        estimate = self.stream.estimated_error
         source = self.source.state_dict()
         own = {
             name: tensor
@@ -254,8 +266,11 @@ class Learning:
             drift=_plain_number(drift(self.stream.learner)),
             statistics_shift=statistics_shift,
             changed=changed,
+            error_before=None if estimate is None else estimate.before.value,
+            error_after=None if estimate is None else estimate.after.value,
+            temperature=temperature,
             adapted=bool(own),
-            restored_from=restored_from,
+            restored_from=None if of is None else of.number,
             reason=reason,
         )
         state = self.stream.get_extra_state()
@@ -264,6 +279,8 @@ class Learning:
             {f"{_STREAM}{k}": v for k, v in state.items()}
             | {f"{_PLAIN}{k}": v for k, v in own.items()},
         )
+        if of is not None:
+            self.versions.log("version", **version.to_dict())
         self.publish(model, version)
         return version
 
@@ -291,114 +308,3 @@ class Learning:
 def _plain_number(value: float) -> float:
     """JSON has no NaN."""
     return value if math.isfinite(value) else -1.0
-
-
-class Background:
-    """Learns in a thread of its own from images that are offered, and never makes anyone wait.
-
-    Images are taken while there is room; of one client at most ``client_share`` of a learning step.
-    After each step the thread rests, so that it works for ``share`` of the time at most.
-    """
-
-    def __init__(
-        self,
-        learning: Learning,
-        *,
-        batch: int,
-        share: float,
-        client_share: float,
-        observer: Observer,
-        paused: bool = False,
-    ) -> None:
-        self.learning, self.observer = learning, observer
-        self.paused = paused
-        self.failure: str | None = None
-        self._batch, self._share = batch, share
-        self._most_of_one = max(1, math.floor(client_share * batch))
-        self._offered: list[tuple[Tensor, str]] = []
-        self._clients: Counter[str] = Counter()
-        self._changed = threading.Condition()
-        self._turn = threading.Lock()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="acclimate-learner", daemon=True)
-        self._thread.start()
-
-    @property
-    def learns(self) -> bool:
-        """Whether it will learn from the next images."""
-        return not (self.paused or self.failure or self.learning.stream.paused)
-
-    def offer(self, images: Tensor, client: str) -> None:
-        """Images that may be learnt from."""
-        if not self.learns or self._closing.is_set():
-            return
-        with self._changed:
-            room = min(self._batch - len(self._offered), self._most_of_one - self._clients[client])
-            taken = max(0, min(room, len(images)))
-            self._offered += [(image, client) for image in images[:taken]]
-            self._clients[client] += taken
-            if len(self._offered) >= self._batch:
-                self._changed.notify_all()
-        if taken < len(images):
-            self.observer.on_dropped(len(images) - taken)
-
-    def pause(self) -> None:
-        """Learn nothing until :meth:`resume`, from the end of the step at work on."""
-        self.paused = True
-        with self._turn, self._changed:
-            self._forget()
-
-    def resume(self) -> None:
-        """Learn again, also where the guard had stopped it."""
-        with self._turn:
-            self.learning.stream.resume()
-        self.paused, self.failure = False, None
-
-    def restore(self, number: int, *, cause: Cause) -> Version:
-        """Go back to a version, after the step at work."""
-        with self._turn:
-            version = self.learning.restore(number, cause=cause)
-            with self._changed:
-                self._forget()
-        return version
-
-    def close(self) -> None:
-        """End after the step at work; what was learnt since the last version is lost."""
-        self._closing.set()
-        with self._changed:
-            self._changed.notify_all()
-        self._thread.join()
-
-    def _forget(self) -> None:
-        self._offered.clear()
-        self._clients.clear()
-
-    def _run(self) -> None:
-        while (images := self._next()) is not None:
-            began = time.perf_counter()
-            try:
-                with self._turn:
-                    if not self.learns:
-                        continue
-                    self.learning.step(images)
-                    moved = drift(self.learning.stream.learner)
-            except Exception as error:  # answering goes on with the version there is
-                self.failure = f"{type(error).__name__}: {error}"
-                step = self.learning.stream.learner.steps
-                self.observer.on_event(
-                    Event(step=step, trouble=self.failure, action="stopped learning")
-                )
-                continue
-            seconds = time.perf_counter() - began
-            self.observer.on_step(images=len(images), seconds=seconds, drift=moved)
-            self._closing.wait(seconds * (1 - self._share) / self._share)
-
-    def _next(self) -> Tensor | None:
-        with self._changed:
-            while len(self._offered) < self._batch and not self._closing.is_set():
-                self._changed.wait()
-            if self._closing.is_set():
-                return None
-            images = torch.stack([image for image, _ in self._offered])
-            self._forget()
-        return images

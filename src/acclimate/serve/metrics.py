@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from acclimate.guard.history import Event
-from acclimate.serve.observer import Observer
+from acclimate.serve.observer import Observer, StepReport
 from acclimate.serve.settings import Settings
 from acclimate.serve.versions import Version
 
@@ -54,6 +55,17 @@ class Metrics(Observer):
         self._changed = gauge(
             "changed_predictions", "Share of recent images predicted otherwise than by the source"
         )
+        self._error = Gauge(
+            "acclimate_estimated_error",
+            "Error on recent images, 0 to 1, estimated without labels; NaN while unknown",
+            ["model"],
+            registry=registry,
+        )
+        for model in ("unadapted", "adapted"):
+            self._error.labels(model).set(math.nan)
+        self._contained = gauge(
+            "contained", "1 while the unadapted model predicts, since adapting is estimated to harm"
+        )
         self._events = counter("guard_events", "Times the guard saw something")
         self._rollbacks = counter("rollbacks", "Times an earlier version came back", "cause")
         for cause in ("rollback", "reset", "guard"):
@@ -76,11 +88,15 @@ class Metrics(Observer):
         self._fill.observe(images / self._settings.batch_size)
         self._model.observe(seconds)
 
-    def on_step(self, *, images: int, seconds: float, drift: float) -> None:
+    def on_step(self, report: StepReport) -> None:
         """After a learning step."""
-        self._learnt.inc(images)
-        self._step.observe(seconds)
-        self._drift.set(drift)
+        self._learnt.inc(report.images)
+        self._step.observe(report.seconds)
+        self._drift.set(report.drift)
+        self._contained.set(report.contained)
+        if (known := report.estimate) is not None:
+            self._error.labels("unadapted").set(known.before.value / 100)
+            self._error.labels("adapted").set(known.after.value / 100)
 
     def on_dropped(self, images: int) -> None:
         """When images were not learnt from."""

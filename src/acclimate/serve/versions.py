@@ -21,12 +21,20 @@ from acclimate.lock import claimed
 from acclimate.reading import read_object
 from acclimate.text import first_difference, user_path
 
-__all__ = ["Cause", "Version", "Versions"]
+__all__ = ["Cause", "NoVersionError", "Version", "Versions"]
 
 Cause = Literal["start", "learning", "rollback", "reset", "guard"]
 
 STATE = "state.json"
+LOG = "log.jsonl"
+LARGEST_LOG = 2**23
+"""Bytes; then a new one is begun, and the one before kept."""
+
 _FILE = re.compile(r"version-(\d{8,})\.safetensors")
+
+
+class NoVersionError(AcclimateError):
+    """There is no version of this number, or no longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +53,10 @@ class Version:
         statistics_shift: how far the images' batch-norm statistics are from the source's, in
             standard deviations; None where there are none.
         changed: share of recent images that it predicts another class for than the source model.
+        error_before: the source model's error on recent images in percent, estimated without
+            labels; None where it could not be.
+        error_after: the same of the adapting model.
+        temperature: of calibrated probabilities, by that estimate.
         adapted: whether any weight differs from the source model's.
         restored_from: the version whose weights these are.
         reason: what the guard saw, where that made it.
@@ -58,6 +70,9 @@ class Version:
     drift: float = 0.0
     statistics_shift: float | None = None
     changed: float | None = None
+    error_before: float | None = None
+    error_after: float | None = None
+    temperature: float | None = None
     adapted: bool = False
     restored_from: int | None = None
     reason: str | None = None
@@ -130,7 +145,7 @@ class Versions:
 
     def list(self) -> list[Version]:
         """All that are kept, oldest first."""
-        return [self._known[number] for number in sorted(self._known)]
+        return [version for _, version in sorted(self._known.items())]  # while others add
 
     @property
     def newest(self) -> Version | None:
@@ -156,6 +171,19 @@ class Versions:
             if self.folder is not None:
                 self._path(number).unlink(missing_ok=True)
 
+    def log(self, what: str, **values: Any) -> None:
+        """Add a line to the log of the folder: it remembers what versions that are gone cannot."""
+        if self.folder is None:
+            return
+        path = self.folder / LOG
+        try:
+            if path.exists() and path.stat().st_size > LARGEST_LOG:
+                path.replace(path.with_suffix(".1.jsonl"))
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"time": now(), "what": what, **values}) + "\n")
+        except OSError as error:
+            raise AcclimateError(f"cannot write {path}: {error.strerror or error}") from error
+
     def read(self, number: int) -> dict[str, Tensor]:
         """The tensors of a version."""
         self.check(number)
@@ -167,7 +195,7 @@ class Versions:
         """The version of this number; an error names those that there are."""
         if number not in self._known:
             kept = ", ".join(map(str, sorted(self._known))) or "none"
-            raise AcclimateError(f"no version {number}; kept are {kept}")
+            raise NoVersionError(f"no version {number}; kept are {kept}")
         return self._known[number]
 
     def forget(self, number: int) -> None:
@@ -189,5 +217,6 @@ class Versions:
 
     def remember_paused(self, paused: bool) -> None:
         """Write it down."""
+        self.log("pause" if paused else "resume")
         if self.folder is not None:
             write_files({self.folder / STATE: json_writer({"paused": paused})})

@@ -50,8 +50,13 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)");
 function draw(box) {
   const config = structuredClone(themes[dark.matches ? "dark" : "light"]);
   const spec = JSON.parse(box.firstElementChild.textContent);
-  // Small charts side by side, as many as there is room for.
-  if (spec.facet) spec.columns = Math.max(1, Math.floor(box.clientWidth / 215));
+  if (spec.facet) {  // small charts side by side, as many as there is room for, and two on a phone
+    const room = box.clientWidth - 60, gap = spec.spacing;
+    spec.spec.width = Math.min(spec.spec.width, Math.floor((room - gap) / 2));
+    const most = Math.max(1, Math.floor((room + gap) / (spec.spec.width + gap)));
+    const count = spec.facet.sort.length;  // as many rows as it takes, all about as long
+    spec.columns = Math.ceil(count / Math.ceil(count / most));
+  }
   // A legend begins where the plot does, to the right of the axis.
   config.legend.labelLimit = box.clientWidth - (spec.encoding?.y?.axis?.labelLimit ?? 40) - 30;
   const place = box.querySelector("div") ?? box.appendChild(document.createElement("div"));
