@@ -246,6 +246,15 @@ def main() -> None:
     args.call(args)
 
 
+def pages(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The tables of docs/defaults.md."""
+    of_bank = [row for row in rows if "case" in row]
+    plain = [row for row in rows if "case" not in row]
+    return "\n\n".join(
+        [table(plain).markdown(), regret_table(of_bank, read(BANK)).markdown()],
+    )
+
+
 def show(args: argparse.Namespace) -> None:
     """Print the tables."""
     rows = read(args.results)

@@ -32,10 +32,13 @@ sys.path.insert(0, str(Path(__file__).parent))  # where tests run it from elsewh
 
 import bank
 import cifar_tables
+import defaults
 import estimates
 import faults
 import fuzz
 import imagenet_tables
+import precision
+import rates
 import soak
 import streams
 from page_markdown import markdown
@@ -804,6 +807,9 @@ PAGE_TABLES = {
     "soak": PageTable(soak.markdown, "docs/serving.md", "soak.json"),
     "soak_ray": PageTable(soak.markdown, "docs/serving.md", "soak_ray.json"),
     "verdicts": PageTable(estimates.pages, "docs/guard.md", "bank.test.jsonl.gz"),
+    "defaults": PageTable(defaults.pages, "docs/defaults.md", "defaults.jsonl.gz"),
+    "rates": PageTable(rates.pages, "docs/defaults.md", "rates.jsonl.gz"),
+    "precision": PageTable(precision.pages, "docs/how-a-step-works.md", "precision.jsonl.gz"),
     "faults": PageTable(fault_table, "docs/reliability.md", "faults.json"),
     "fuzz": PageTable(fuzz_table, "docs/reliability.md", "fuzz.json"),
     "streams": PageTable(stream_table, "docs/reliability.md", "streams.json"),

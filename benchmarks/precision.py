@@ -150,6 +150,11 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(shown, header=[*header, "length", "apart", "confident flipped"])
 
 
+def pages(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table of docs/how-a-step-works.md."""
+    return table(rows).markdown()
+
+
 def main() -> None:
     """Run, or print the table."""
     parser = argparse.ArgumentParser(

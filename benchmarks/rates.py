@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from acclimate.learner.learner import Learner
+from acclimate.table import Entry, Number, Table, number_entry
 from bank import BATCH, MODELS, Bank, Case, learner_of, read
 
 SHIFTS = {
@@ -86,20 +87,37 @@ def run(args: argparse.Namespace) -> None:
                     print(model, shift, count, rate, row["errors"], flush=True)
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Mean change of the error since new statistics, by rate and rate × images."""
-    lines = []
-    for model, images in sorted({(r["model"], r["images"]) for r in rows}):
-        for rate in sorted({r["rate"] for r in rows}):
-            own = [r for r in rows if (r["model"], r["images"], r["rate"]) == (model, images, rate)]
-            changes: dict[float, list[float]] = {}
-            for row in own:
-                start = row["errors"][0][1]
-                for total, now in row["errors"][1:]:
-                    changes.setdefault(total, []).append(now - start)
-            shown = "  ".join(f"{t:g}: {mean(c):+.1f} ({len(c)})" for t, c in changes.items())
-            lines.append(f"{model} {images} {rate:g}  {shown}")
-    return "\n".join(lines)
+def table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Mean change of the error since new statistics, by rate and rate × images seen.
+
+    Only of shifts that have been measured at every rate, and so far.
+    """
+    shown: list[list[Entry]] = []
+    for model, images in sorted({(row["model"], row["images"]) for row in rows}):
+        own = [row for row in rows if (row["model"], row["images"]) == (model, images)]
+        rates = sorted({row["rate"] for row in own})
+        by_shift = {
+            shift: {row["rate"]: dict(row["errors"]) for row in own if row["shift"] == shift}
+            for shift in {row["shift"] for row in own}
+        }
+        whole = [each for each in by_shift.values() if len(each) == len(rates)]
+        for rate in rates:
+            errors = [each[rate] for each in whole]
+            cells = []
+            for total in TOTALS:
+                changes = [each[total] - each[0.0] for each in errors if total in each]
+                all_there = errors and len(changes) == len(errors)
+                cells.append(number_entry(mean(changes)) if all_there else "–")
+            counted = Number(str(len(errors)), len(errors))
+            size = Number(f"{images:,}", images)
+            shown.append([model, size, counted, Number(f"{rate:g}", rate), *cells])
+    header = ["model", "images", "shifts", "rate", *(f"{total:,}" for total in TOTALS)]
+    return Table(shown, header=header)
+
+
+def pages(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table of docs/defaults.md."""
+    return table(rows).markdown()
 
 
 def main() -> None:
@@ -116,7 +134,7 @@ def main() -> None:
     one.add_argument("--images", type=int, nargs="+", default=[2000])
     one.add_argument("--seconds", type=float, default=1e9)
     one.set_defaults(call=run)
-    two.set_defaults(call=lambda args: print(table(read(args.results))))
+    two.set_defaults(call=lambda args: print(table(read(args.results)).text()))
     args = parser.parse_args()
     args.call(args)
 
