@@ -246,6 +246,21 @@ def main() -> None:
     args.call(args)
 
 
+def photos(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table of README: a ResNet-50 at severity 5."""
+    own = {
+        Shift.parse(row["shift"]).name: row
+        for row in rows
+        if row.get("model") == "resnet50"
+        and row["images"] == 5000
+        and row["shift"].endswith(":5")
+    }
+    shown: list[list[Entry]] = [[name, *figures([row])] for name, row in sorted(own.items())]
+    shown.append([f"mean of {len(own)}", *figures(list(own.values()))])
+    header = ["corruption", "unadapted", "adapted", "estimated"]
+    return Table(shown, header=header).markdown()
+
+
 def pages(rows: Sequence[Mapping[str, Any]]) -> str:
     """The tables of docs/defaults.md."""
     of_bank = [row for row in rows if "case" in row]

@@ -808,6 +808,7 @@ PAGE_TABLES = {
     "soak_ray": PageTable(soak.markdown, "docs/serving.md", "soak_ray.json"),
     "verdicts": PageTable(estimates.pages, "docs/guard.md", "bank.test.jsonl.gz"),
     "defaults": PageTable(defaults.pages, "docs/defaults.md", "defaults.jsonl.gz"),
+    "photos_by_default": PageTable(defaults.photos, "README.md", "defaults.jsonl.gz"),
     "rates": PageTable(rates.pages, "docs/defaults.md", "rates.jsonl.gz"),
     "precision": PageTable(precision.pages, "docs/how-a-step-works.md", "precision.jsonl.gz"),
     "faults": PageTable(fault_table, "docs/reliability.md", "faults.json"),
