@@ -55,6 +55,10 @@ class EntropyMargin(Filter):
         logits = step.student.logits.detach()
         return self.reliable(logits).to(logits.dtype)
 
+    def reweigh(self, state: Any, step: Step, weights: Tensor) -> Tensor:
+        """Only those that are reliable still."""
+        return torch.where(self.reliable(step.student.logits.detach()), weights, 0.0)
+
     def reliable(self, logits: Tensor) -> Tensor:
         """Which images are below the margin."""
         # NaN counts, or the guard would never see it.
