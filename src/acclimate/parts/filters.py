@@ -62,7 +62,11 @@ class EntropyMargin(Filter):
     def reliable(self, logits: Tensor) -> Tensor:
         """Which images are below the margin."""
         # NaN counts, or the guard would never see it.
-        return ~(entropy(logits) >= self.threshold(logits))
+        return ~(self.uncertainty(logits) >= self.threshold(logits))
+
+    def uncertainty(self, logits: Tensor) -> Tensor:
+        """What is compared with the margin."""
+        return entropy(logits)
 
     def threshold(self, logits: Tensor) -> float:
         """The margin in nats, for as many classes as there are."""
