@@ -675,6 +675,26 @@ def methods_table(rows: Sequence[Row]) -> str:
     return markdown(["recipe", "learning rate", *SETTINGS.values()], lines)
 
 
+def equality(result: Mapping[str, Any]) -> str:
+    """How far recipes are from their authors' code, a line for each recipe and code."""
+    by_code: dict[tuple[str, str, str], list[Row]] = {}
+    for row in result["rows"]:
+        key = row["recipe"], row["code"], row["commit"][:7]
+        by_code.setdefault(key, []).append(row)
+    lines = [
+        [
+            f"`{recipe}`",
+            f"[{code}](https://github.com/{code}), {commit}",
+            "; ".join(dict.fromkeys(row["model"].removeprefix("acclimate:") for row in rows)),
+            rows[0]["held_alike"] or "nothing",
+            f"{max(row['difference'] for row in rows):.0e}",
+        ]
+        for (recipe, code, commit), rows in sorted(by_code.items())
+    ]
+    header = ["recipe", "authors' code", "network", "set alike", "logits differ by"]
+    return markdown(header, lines)
+
+
 def _methods_mean(rows: Sequence[Row]) -> str:
     """Over the corruptions: a result for each, or one that ran through all."""
     if not rows:
@@ -796,6 +816,7 @@ class PageTable:
 PAGE_TABLES = {
     "headline": PageTable(headline, "README.md", "cifar10c.json"),
     "methods": PageTable(methods_table, "docs/methods.md", "methods.json"),
+    "equality": PageTable(equality, "docs/methods.md", "equality.json"),
     "speed": PageTable(speeds, "docs/how-a-step-works.md", "step_gpu.json"),
     "serving": PageTable(serving, "docs/serving.md", "serve.json"),
     "verdicts": PageTable(estimates.pages, "docs/guard.md", "bank.test.jsonl.gz"),

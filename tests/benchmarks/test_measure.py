@@ -11,6 +11,8 @@ import pytest
 import measure
 from acclimate.bench import Job, Result, Store
 
+NOT_RUN_YET = {"imagenet_methods"}
+"""Plans that take a GPU."""
 WITHOUT_DIGEST = {"resnet18.safetensors", "wrn-28-10.safetensors"}
 
 
@@ -53,7 +55,7 @@ def test_a_row_restores_the_result_under_the_key_of_its_job(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", measure.NAMES)
 def test_every_exported_row_is_of_another_job(name: str) -> None:
     lines = measure.exported(name)
-    assert lines
+    assert bool(lines) != (name in NOT_RUN_YET)
     assert len({measure.identity(each) for each in lines}) == len(lines)
     for line in lines:
         again = measure.restored(line)

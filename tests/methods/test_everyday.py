@@ -22,7 +22,7 @@ from plain import copied, sure_net
 ALL_COUNT = {"optimizer.lr": 0.01, "filter.margin": 1.1}
 RECIPES: dict[str, dict[str, Any]] = {
     "adacontrast": {"optimizer.lr": 1e-3, "objective.queue": 20, "objective.neighbours": 3},
-    "asr": {**ALL_COUNT, "filter.max_similarity": 1.0, "regularizer.share": 0.3},
+    "asr": {**ALL_COUNT, "filter.max_similarity": 1.0, "regularizer.share": 0.21},
     "cmf": {"optimizer.lr": 0.01, "regularizer.noise": 0.9},
     "come": {"optimizer.lr": 0.05},
     "come-sar": ALL_COUNT,
@@ -33,8 +33,10 @@ RECIPES: dict[str, dict[str, Any]] = {
     "eta": {**ALL_COUNT, "filter.max_similarity": 1.0},
     "note": {"filter.capacity": 12},
     "rdumb": {**ALL_COUNT, "filter.max_similarity": 1.0, "regularizer.every": 3},
+    "rmt": {"optimizer.lr": 1e-3, "objective.width": 6},
     "roid": {"optimizer.lr": 0.01},
     "rotta": {"filter.capacity": 12},
+    "santa": {"optimizer.lr": 0.01, "objective.width": 6},
     "sar": ALL_COUNT,
     "self-ensembling": {"optimizer.lr": 1e-4, "objective.confidence": 0.0, "epochs": 2},
     "slr": {"optimizer.lr": 0.01},

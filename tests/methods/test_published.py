@@ -49,6 +49,15 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     },
     "neo": {"batch_size": 64, "normalization": "source", "predictor.momentum": None},
     "rdumb": {**SHARED, "filter.margin": 0.4, "regularizer.every": 1000},
+    "rem": {
+        "batch_size": 50, "optimizer": "adam", "optimizer.lr": 1e-3, "selector": "early-affine",
+        "objective.share": 0.1, "objective.levels": 3, "objective.ranking": 1.0,
+        "objective.margin": 0.0,
+    },
+    "rmt": {
+        **SHARED, "optimizer.lr": 0.01, "objective.temperature": 0.1, "objective.width": 128,
+        "objective.contrast": 1.0, "teacher.momentum": 0.999, "selector": "all",
+    },
     "roid": {
         **SHARED, "objective.momentum": 0.9, "objective.temperature": 1 / 3, "objective.clip": 0.99,
         "objective.consistency": 1.0, "regularizer.momentum": 0.99, "predictor": "prior-corrected",
@@ -56,6 +65,10 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "rotta": {
         "batch_size": 64, "optimizer.lr": 1e-3, "teacher.momentum": 0.999, "filter.capacity": 64,
         "filter.timeliness": 1.0, "filter.uncertainty": 1.0, "normalization.momentum": 0.05,
+    },
+    "santa": {
+        **SHARED, "optimizer.lr": 0.01, "objective.temperature": 0.1, "objective.width": 128,
+        "objective.contrast": 1.0, "selector": "affine",
     },
     "sar": {**SHARED, "optimizer.rho": 0.05, "regularizer.floor": 0.2 / math.log(1000)},
     "self-ensembling": {
