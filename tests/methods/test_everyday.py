@@ -40,6 +40,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "sar": ALL_COUNT,
     "self-ensembling": {"optimizer.lr": 1e-4, "objective.confidence": 0.0, "epochs": 2},
     "slr": {"optimizer.lr": 0.01},
+    "spa": {"optimizer.lr": 0.01, "objective.patches": 2},
     "tent": {"optimizer.lr": 0.05},
 }
 every_recipe = pytest.mark.parametrize("recipe", RECIPES)

@@ -83,6 +83,10 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "batch_size": 64, "optimizer.lr": 0.0006, "objective.labels": "soft",
         "objective.weight": 0.025, "regularizer.weight": 1.0, "regularizer.momentum": 0.9,
     },
+    "spa": {
+        **SHARED, "optimizer.lr": 0.01, "objective.frequencies": 0.2, "objective.noise": 0.4,
+        "objective.patches": 14, "objective.rate": 5.0,
+    },
     "t3a": {"predictor.supports": 20},
     "tent": {**SHARED, "objective": "cross-entropy", "objective.stop_gradient": False},
     "ttt": {"epochs": 10, "optimizer.momentum": 0.0, "objective.copies": 32},
