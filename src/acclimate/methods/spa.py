@@ -67,9 +67,9 @@ def without_low_frequencies(images: Tensor, dropped: float, *, draw: torch.Gener
     odd[:, :, rows + 1 :] = True
     odd[:, :, rows, :columns] = True
     odd &= odd.flip(2, 3)
-    spectrum = torch.fft.fft2(images) * torch.fft.ifftshift(kept, dim=(2, 3))
-    less: Tensor = torch.fft.ifft2(spectrum).real
-    return less
+    fine = images.to(torch.promote_types(images.dtype, torch.float32))  # no spectrum in half
+    spectrum = torch.fft.fft2(fine) * torch.fft.ifftshift(kept, dim=(2, 3))
+    return torch.fft.ifft2(spectrum).real.to(images)
 
 
 def noised(images: Tensor, parts: Tensor, *, draw: torch.Generator) -> Tensor:
