@@ -55,6 +55,7 @@ class StudentAndTeacher(Predictor):
     """The sum of the student's and the teacher's logits."""
 
     exports: ClassVar[bool] = False
+    asks_teacher: ClassVar[bool] = True
 
     def predict(self, state: Any, step: Step) -> Tensor:
         return step.student.logits.detach() + step.teacher.logits.detach()
