@@ -168,7 +168,7 @@ class PriorCorrected(Predictor):
 ROID = replace(
     TENT,
     name="roid",
-    summary="ROID: weighted likelihood ratio, source averaging, prior correction (Marsden 2024)",
+    summary="ROID: likelihood ratio of diverse images, anchored, corrected (Marsden et al. 2024)",
     objective=WeightedLikelihoodRatio(),
     regularizer=SourceAveraging(),
     predictor=PriorCorrected(),
