@@ -69,7 +69,8 @@ def without_low_frequencies(images: Tensor, dropped: float, *, draw: torch.Gener
     odd &= odd.flip(2, 3)
     fine = images.to(torch.promote_types(images.dtype, torch.float32))  # no spectrum in half
     spectrum = torch.fft.fft2(fine) * torch.fft.ifftshift(kept, dim=(2, 3))
-    return torch.fft.ifft2(spectrum).real.to(images)
+    less: Tensor = torch.fft.ifft2(spectrum).real
+    return less.to(images)
 
 
 def noised(images: Tensor, parts: Tensor, *, draw: torch.Generator) -> Tensor:
