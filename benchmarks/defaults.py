@@ -251,9 +251,7 @@ def photos(rows: Sequence[Mapping[str, Any]]) -> str:
     own = {
         Shift.parse(row["shift"]).name: row
         for row in rows
-        if row.get("model") == "resnet50"
-        and row["images"] == 5000
-        and row["shift"].endswith(":5")
+        if row.get("model") == "resnet50" and row["images"] == 5000 and row["shift"].endswith(":5")
     }
     shown: list[list[Entry]] = [[name, *figures([row])] for name, row in sorted(own.items())]
     shown.append([f"mean of {len(own)}", *figures(list(own.values()))])

@@ -49,12 +49,6 @@ HARDEST = 5
 USUAL_SIZE = 128
 LEARNING = ["all", "linear", "affine", "adapters"]
 ORDER = ["none", "bn", "ent", "rpl"]
-SHORT = [
-    "acclimate:wrn-28-10",
-    "acclimate:wrn-26-2-bn-cifar10",
-    "acclimate:wrn-40-2-augmix-cifar10",
-    "acclimate:wrn-26-2-gn-cifar10",
-]
 GROUP_NORM = "acclimate:wrn-26-2-gn-cifar10"
 SETTINGS = {
     "online": "online",
@@ -74,7 +68,7 @@ class TableError(Exception):
     """The table cannot be made, or put where it was asked for."""
 
 
-# The headline: CIFAR-10-C, with the published numbers beside ours; a short one for the README.
+# The headline: CIFAR-10-C, with the published numbers beside ours.
 
 METHODS = {"bn": "BN", "ent": "ENT", "rpl": "RPL"}
 LABELS = {"hard": "hard", "soft": "soft"}
@@ -129,14 +123,6 @@ def headline(rows: Sequence[Row]) -> str:
             hardest,
         ]
     )
-
-
-def short_headline(rows: Sequence[Row]) -> str:
-    """Of some networks, the means over all shifts alone."""
-    rows = [row for row in map(_named, rows) if row["model"] in SHORT]
-    recipes = {name: METHODS[name] for name in ("bn", "ent", "rpl")}
-    lines = [_headline_line(model, rows, recipes, None)[:-1] for model in SHORT]
-    return markdown(["model", "unadapted", *recipes.values()], lines)
 
 
 def _headline_table(rows: Sequence[Row], recipes: dict[str, str], severity: int | None) -> str:
@@ -680,6 +666,26 @@ def methods_table(rows: Sequence[Row]) -> str:
     return markdown(["recipe", "learning rate", *SETTINGS.values()], lines)
 
 
+def equality(result: Mapping[str, Any]) -> str:
+    """How far recipes are from their authors' code, a line for each recipe and code."""
+    by_code: dict[tuple[str, str, str], list[Row]] = {}
+    for row in result["rows"]:
+        key = row["recipe"], row["code"], row["commit"][:7]
+        by_code.setdefault(key, []).append(row)
+    lines = [
+        [
+            f"`{recipe}`",
+            f"[{code}](https://github.com/{code}), {commit}",
+            "; ".join(dict.fromkeys(row["model"].removeprefix("acclimate:") for row in rows)),
+            rows[0]["held_alike"] or "nothing",
+            f"{max(row['difference'] for row in rows):.0e}",
+        ]
+        for (recipe, code, commit), rows in sorted(by_code.items())
+    ]
+    header = ["recipe", "authors' code", "network", "set alike", "logits differ by"]
+    return markdown(header, lines)
+
+
 def _methods_mean(rows: Sequence[Row]) -> str:
     """Over the corruptions: a result for each, or one that ran through all."""
     if not rows:
@@ -800,8 +806,8 @@ class PageTable:
 
 PAGE_TABLES = {
     "headline": PageTable(headline, "docs/measured.md", "cifar10c.json"),
-    "short": PageTable(short_headline, "README.md", "cifar10c.json"),
     "methods": PageTable(methods_table, "docs/methods.md", "methods.json"),
+    "equality": PageTable(equality, "docs/methods.md", "equality.json"),
     "speed": PageTable(speeds, "docs/how-a-step-works.md", "step_gpu.json"),
     "serving": PageTable(serving, "docs/serving.md", "serve.json"),
     "soak": PageTable(soak.markdown, "docs/serving.md", "soak.json"),

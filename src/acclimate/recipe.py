@@ -17,7 +17,7 @@ from acclimate.parts.filters import Everything, Filter
 from acclimate.parts.normalization import BatchStatistics, Normalization
 from acclimate.parts.objectives import CrossEntropy, Objective
 from acclimate.parts.optimizers import SGD, Optimizer
-from acclimate.parts.predictors import Predictor, Student, TeacherPredictions
+from acclimate.parts.predictors import Predictor, Student
 from acclimate.parts.regularizers import NoRegularizer, Regularizer
 from acclimate.parts.selectors import NormAffine, Selector
 from acclimate.parts.teachers import Instant, Teacher
@@ -84,7 +84,7 @@ class Recipe:
                 f"expected one part that makes views of the images, got {' and '.join(seeing)}: "
                 "each would be shown the other's; choose another of either"
             )
-        if not self.learns and isinstance(self.predictor, TeacherPredictions):
+        if not self.learns and self.predictor.asks_teacher:
             raise AcclimateError(
                 "the recipe learns nothing, so it has no teacher to predict with; "
                 "choose predictor=student"

@@ -30,3 +30,14 @@ def test_means_over_corruptions_and_streams_through_all() -> None:
 def test_a_mean_over_some_corruptions_is_none() -> None:
     with pytest.raises(page_tables.TableError, match="15 corruptions of tent online, got 14"):
         page_tables.methods_table([row("tent", "online", 20.0) for _ in range(14)])
+
+
+def test_how_far_a_recipe_is_from_its_authors_is_the_worst_of_its_networks() -> None:
+    one = {"recipe": "sar", "code": "a/sar", "commit": "0123456789", "held_alike": None}
+    rows = [
+        {**one, "model": "acclimate:wrn", "difference": 2e-14},
+        {**one, "model": "acclimate:vit", "difference": 3e-13},
+    ]
+    assert page_tables.equality({"rows": rows}).splitlines()[2:] == [
+        "| `sar` | [a/sar](https://github.com/a/sar), 0123456 | wrn; vit | nothing | 3e-13 |",
+    ]

@@ -16,7 +16,7 @@ from acclimate.errors import AcclimateError
 from acclimate.methods.registry import RECIPES, get_recipe
 from acclimate.parts.base import PARTS
 from fuzzing import cases
-from tried_parts import learn, options_of, write_heads
+from tried_parts import OF_TRANSFORMERS, learn, options_of, write_heads
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of small batches
 
@@ -71,7 +71,12 @@ def test_any_parts_and_options(heads: dict[int, Path], data: st.DataObject) -> N
     batch = data.draw(st.sampled_from([1, 2, 4]))
     try:
         recipe = get_recipe(name, changed)
-        learn(recipe, transformer="adapters" in parts.values(), batch=batch, finite=False)
+        learn(
+            recipe,
+            transformer=not OF_TRANSFORMERS.isdisjoint(parts.values()),
+            batch=batch,
+            finite=False,
+        )
         event("learnt")
     except AcclimateError:
         event("refused")

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 import acclimate
 from acclimate.data.digits import digits
+from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError
 from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
-from acclimate.models import load
+from acclimate.models import LoadedModel, load
 from nets import bn_net, gn_net, images, tiny_vit
 from plain import BATCHES, has_moved, our_run, plain_entropy, plain_model
 from processes import in_processes
@@ -168,6 +169,24 @@ def test_a_file_is_gone_through_once_and_drawn_from_by_seed(tmp_path: Path) -> N
         found.append(learner.states["regularizer"].squares["1.weight"])
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("by_record", [True, False])
+def test_images_are_preprocessed_as_the_caller_says(tmp_path: Path, by_record: bool) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 8), dtype=np.uint8)
+    np.save(tmp_path / "source.npy", pixels)
+    how = Preprocessing(size=(8, 8), mean=(0.3, 0.4, 0.5), std=(0.2, 0.1, 0.3))
+    options = {**OPTIONS, "regularizer.images": str(tmp_path / "source.npy")}
+    model: Any = bn_net()
+    if by_record:
+        model, said = LoadedModel(name="mine", model=model, preprocessing=how), None
+    else:
+        said = how
+    stream = acclimate.Stream(model, "eata", options=options, preprocessing=said, guard="off")
+    expected = plain_importance(bn_net(), [how.normalize(torch.from_numpy(pixels))])
+    state = stream.learner.states["regularizer"]
+    ours = {name: squares / state.seen for name, squares in state.squares.items()}
+    torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-4)
 
 
 def test_asking_for_importance_leaves_a_running_estimate_alone() -> None:

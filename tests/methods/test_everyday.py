@@ -22,6 +22,10 @@ from plain import copied, sure_net
 ALL_COUNT = {"optimizer.lr": 0.01, "filter.margin": 1.1}
 RECIPES: dict[str, dict[str, Any]] = {
     "adacontrast": {"optimizer.lr": 1e-3, "objective.queue": 20, "objective.neighbours": 3},
+    "asr": {**ALL_COUNT, "filter.max_similarity": 1.0, "regularizer.share": 0.21},
+    "cmf": {"optimizer.lr": 0.01, "regularizer.noise": 0.9},
+    "come": {"optimizer.lr": 0.05},
+    "come-sar": ALL_COUNT,
     "conjugate": {"optimizer.lr": 0.05, "objective.trained_with": "poly"},
     "cotta": {"optimizer.lr": 1e-3, "teacher.views_per_image": 2},
     "deyo": {**ALL_COUNT, "filter.min_difference": -1.0},
@@ -29,10 +33,14 @@ RECIPES: dict[str, dict[str, Any]] = {
     "eta": {**ALL_COUNT, "filter.max_similarity": 1.0},
     "note": {"filter.capacity": 12},
     "rdumb": {**ALL_COUNT, "filter.max_similarity": 1.0, "regularizer.every": 3},
+    "rmt": {"optimizer.lr": 1e-3, "objective.width": 6},
+    "roid": {"optimizer.lr": 0.01},
     "rotta": {"filter.capacity": 12},
+    "santa": {"optimizer.lr": 0.01, "objective.width": 6},
     "sar": ALL_COUNT,
     "self-ensembling": {"optimizer.lr": 1e-4, "objective.confidence": 0.0, "epochs": 2},
     "slr": {"optimizer.lr": 0.01},
+    "spa": {"optimizer.lr": 0.01, "objective.patches": 2},
     "tent": {"optimizer.lr": 0.05},
 }
 every_recipe = pytest.mark.parametrize("recipe", RECIPES)

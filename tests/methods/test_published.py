@@ -16,6 +16,19 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "objective.neighbours": 10, "objective.queue": 16384, "objective.temperature": 0.07,
         "objective.contrast": 1.0, "objective.diversity": 1.0,
     },
+    "asr": {
+        **SHARED, "filter.margin": 0.4, "regularizer.adjustment": 0.15, "regularizer.weight": 5.0,
+        "regularizer.share": 0.5, "regularizer.kept": 0.5, "regularizer.slope": 20.0,
+    },
+    "cmf": {
+        **SHARED, "objective.temperature": 1 / 3, "regularizer.memory": 0.99,
+        "regularizer.momentum": 0.99, "regularizer.noise": 0.005,
+    },
+    "come": {**SHARED, "objective": "opinion-entropy", "filter": "none"},
+    "come-sar": {
+        **SHARED, "objective": "opinion-entropy", "filter": "opinion-margin",
+        "filter.margin": 0.4, "optimizer.rho": 0.05,
+    },
     "deyo": {
         **SHARED, "selector": "early-affine", "filter.margin": 0.5, "filter.weight_margin": 0.4,
         "filter.min_difference": 0.2, "filter.patches": 4,
@@ -34,10 +47,28 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "batch_size": 64, "optimizer.lr": 1e-4, "filter.capacity": 64,
         "normalization.momentum": 0.01, "normalization.strength": 4.0,
     },
+    "neo": {"batch_size": 64, "normalization": "source", "predictor.momentum": None},
     "rdumb": {**SHARED, "filter.margin": 0.4, "regularizer.every": 1000},
+    "rem": {
+        "batch_size": 50, "optimizer": "adam", "optimizer.lr": 1e-3, "selector": "early-affine",
+        "objective.share": 0.1, "objective.levels": 3, "objective.ranking": 1.0,
+        "objective.margin": 0.0,
+    },
+    "rmt": {
+        **SHARED, "optimizer.lr": 0.01, "objective.temperature": 0.1, "objective.width": 128,
+        "objective.contrast": 1.0, "teacher.momentum": 0.999, "selector": "all",
+    },
+    "roid": {
+        **SHARED, "objective.momentum": 0.9, "objective.temperature": 1 / 3, "objective.clip": 0.99,
+        "objective.consistency": 1.0, "regularizer.momentum": 0.99, "predictor": "prior-corrected",
+    },
     "rotta": {
         "batch_size": 64, "optimizer.lr": 1e-3, "teacher.momentum": 0.999, "filter.capacity": 64,
         "filter.timeliness": 1.0, "filter.uncertainty": 1.0, "normalization.momentum": 0.05,
+    },
+    "santa": {
+        **SHARED, "optimizer.lr": 0.01, "objective.temperature": 0.1, "objective.width": 128,
+        "objective.contrast": 1.0, "selector": "affine",
     },
     "sar": {**SHARED, "optimizer.rho": 0.05, "regularizer.floor": 0.2 / math.log(1000)},
     "self-ensembling": {
@@ -51,6 +82,10 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "slr": {
         "batch_size": 64, "optimizer.lr": 0.0006, "objective.labels": "soft",
         "objective.weight": 0.025, "regularizer.weight": 1.0, "regularizer.momentum": 0.9,
+    },
+    "spa": {
+        **SHARED, "optimizer.lr": 0.01, "objective.frequencies": 0.2, "objective.noise": 0.4,
+        "objective.patches": 14, "objective.rate": 5.0,
     },
     "t3a": {"predictor.supports": 20},
     "tent": {**SHARED, "objective": "cross-entropy", "objective.stop_gradient": False},

@@ -28,7 +28,9 @@ from plain import (
 OPTIONS = {"optimizer.lr": 0.01, "optimizer.rho": 0.3}
 
 
-def plain_sar(*, floor: float) -> tuple[list[Tensor], dict[str, Tensor], list[int], list[int]]:
+def plain_sar(
+    *, floor: float, margin: float = 0.4, rho: float = 0.3
+) -> tuple[list[Tensor], dict[str, Tensor], list[tuple[int, int]], list[int]]:
     net, affine = plain_model(sure_net())
     source = {n: p.detach().clone() for n, p in affine.items()}
     optimizer = torch.optim.SGD(affine.values(), lr=0.01, momentum=0.9)
@@ -38,24 +40,27 @@ def plain_sar(*, floor: float) -> tuple[list[Tensor], dict[str, Tensor], list[in
         logits = net(batch)
         answers.append(logits.detach())
         entropies = plain_entropy(logits)
-        reliable = entropies.detach() < 0.4 * math.log(CLASSES)
-        counted.append(int(reliable.sum()))
+        reliable = entropies.detach() < margin * math.log(CLASSES)
         gradients = torch.autograd.grad(entropies[reliable].mean(), affine.values())
         norm = torch.cat([g.flatten() for g in gradients]).norm()
         here = [p.detach().clone() for p in affine.values()]
         with torch.no_grad():
             for parameter, gradient in zip(affine.values(), gradients, strict=True):
-                parameter += 0.3 * gradient / norm
+                parameter += rho * gradient / norm
         optimizer.zero_grad()
-        loss = plain_entropy(net(batch))[reliable].mean()
+        again = plain_entropy(net(batch))[reliable]
+        still = again.detach() < margin * math.log(CLASSES)
+        counted.append((int(reliable.sum()), int(still.sum())))
+        loss = again[still].mean()
         loss.backward()
         with torch.no_grad():
             for parameter, value in zip(affine.values(), here, strict=True):
                 parameter.copy_(value)
         optimizer.step()
         low = loss.item()
-        average = low if average is None else 0.9 * average + 0.1 * low
-        if average < floor:
+        if still.any():
+            average = low if average is None else 0.9 * average + 0.1 * low
+        if average is not None and average < floor:
             resets.append(number)
             average = None
             with torch.no_grad():
@@ -68,7 +73,8 @@ def plain_sar(*, floor: float) -> tuple[list[Tensor], dict[str, Tensor], list[in
 def test_six_steps_equal_plain_pytorch() -> None:
     answers, parameters, learner = our_run("sar", OPTIONS, model=sure_net())
     expected, affine, counted, _ = plain_sar(floor=0.0)
-    assert all(0 < n < 16 for n in counted), "the filter must have something to decide"
+    assert all(0 < n < 16 for n, _ in counted), "the filter must have something to decide"
+    assert any(again < n for n, again in counted), "and so must the second"
     assert has_moved(parameters, learner)
     torch.testing.assert_close(answers, expected, atol=1e-9, rtol=0)
     torch.testing.assert_close(parameters, affine, atol=1e-9, rtol=0)
@@ -76,11 +82,23 @@ def test_six_steps_equal_plain_pytorch() -> None:
     assert not torch.allclose(flat[-1], answers[-1], atol=1e-4), "looking around must matter"
 
 
+def test_where_nothing_is_reliable_any_more_only_momentum_moves() -> None:
+    far = {**OPTIONS, "optimizer.rho": 0.5, "filter.margin": 0.2}
+    answers, parameters, learner = our_run("sar", far, model=sure_net())
+    expected, affine, counted, _ = plain_sar(floor=0.0, margin=0.2, rho=0.5)
+    assert any(again == 0 for _, again in counted)
+    torch.testing.assert_close(answers, expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(parameters, affine, atol=1e-9, rtol=0)
+    assert math.isfinite(learner.states["regularizer"].value)
+
+
 def test_a_loss_too_low_to_be_true_leads_back_to_the_source() -> None:
-    floor = 0.73  # with which an average that went on after a reset would lead to another
-    options = {**OPTIONS, "regularizer.floor": floor / math.log(CLASSES)}
+    floor = 0.67  # with which an average that went on after a reset would lead to another
+    options = {
+        **OPTIONS, "filter.margin": 0.6, "regularizer.floor": floor / math.log(CLASSES)
+    }  # fmt: skip
     answers, parameters, _ = our_run("sar", options, model=sure_net())
-    expected, affine, _, resets = plain_sar(floor=floor)
+    expected, affine, _, resets = plain_sar(floor=floor, margin=0.6)
     assert resets, "a reset must have happened"
     assert len(resets) < len(BATCHES)
     torch.testing.assert_close(answers, expected, atol=1e-9, rtol=0)
@@ -127,6 +145,7 @@ def test_small_and_bare_models_keep_something_to_learn() -> None:
     assert left_out(gn_net()) == []
     chain = nn.Sequential(*[nn.BatchNorm2d(3) for _ in range(4)])
     assert left_out(chain) == ["3.weight", "3.bias"]
+    assert left_out(chain[:3]) == []  # a quarter of three is none
     assert EarlyAffine(frozen=0.99).names(chain) == ["0.weight", "0.bias"]
     assert EarlyAffine(frozen=0.0).names(chain) == NormAffine().names(chain)
     with pytest.raises(AcclimateError, match="no normalisation layers"):

@@ -42,7 +42,7 @@ def by_hand(batches: list[Tensor], m: int | None) -> tuple[list[Tensor], Tensor]
                 sets[int(z.argmax())].append((unsure(z), f / f.norm()))
             sets = [sorted(each, key=lambda pair: pair[0])[:m] for each in sets]
             means = [torch.stack([v for _, v in each]).mean(dim=0) for each in sets]
-            centroids = torch.stack(means)
+            centroids = torch.stack([mean / mean.norm() for mean in means])
             answers.append(features @ centroids.T)
     return answers, centroids
 

@@ -24,6 +24,9 @@ SMALL = {
     "shape-bound": {"margin": 2.0, "min_difference": -1.0},
 }
 
+OF_TRANSFORMERS = {"adapters", "ranked-entropy"}
+"""Parts that only a transformer has use for."""
+
 
 def write_heads(folder: Path) -> dict[int, Path]:
     """Rotation heads for so many features."""

@@ -41,7 +41,7 @@ def mean_term(term: Tensor, weights: Tensor | None, counting: Tensor | None, ima
         return term
     if weights is not None:
         assert counting is not None
-        return (term * weights).sum() / counting
+        return (term * weights).sum() / counting.clamp_min(1)
     return term.sum() / images if parallel.active() else term.mean()
 
 
@@ -350,11 +350,16 @@ class Learner:
         before = self.backwards
 
         def closure() -> Tensor:
+            nonlocal weights, counting
             if self.backwards > before:  # a second look within one step, after a move
                 step.forget()
+                weights = self._reweighed(step, weights)
+                counting = None if weights is None else parallel.summed(weights.count_nonzero())
             return self._backward(step, weights, counting)
 
-        return self.recipe.optimizer.update(self.states["optimizer"], self, closure)
+        loss = self.recipe.optimizer.update(self.states["optimizer"], self, closure)
+        looked_again = self.backwards > before + 1
+        return None if looked_again and counting is not None and not bool(counting) else loss
 
     def _weights(self, step: Step) -> Tensor | None:
         combined: Tensor | None = None
@@ -363,6 +368,13 @@ class Learner:
             if weights is not None:
                 combined = weights if combined is None else combined * weights
         return combined
+
+    def _reweighed(self, step: Step, weights: Tensor | None) -> Tensor | None:
+        """What counts where the parameters moved within the step."""
+        if weights is not None:
+            for slot, part in self.parts.items():
+                weights = part.reweigh(self.states[slot], step, weights)
+        return weights
 
     def _backward(self, step: Step, weights: Tensor | None, counting: Tensor | None) -> Tensor:
         terms = [part.loss(self.states[slot], step) for slot, part in self.parts.items()]

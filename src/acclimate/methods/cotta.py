@@ -2,8 +2,9 @@
 
 A student learns soft labels y from its moving average θ', by cross-entropy −Σ y log p_θ(x):
 
-    y = p_θ'(x)                       where the source is confident, max p_θ0(x) >= threshold,
-    y = 1/N Σ_i p_θ'(view_i(x))       elsewhere, over N = 32 augmented views,
+    y = softmax z_θ'(x)                     where the source is confident about the batch, the mean
+                                            over its images of max p_θ0(x) >= threshold,
+    y = softmax 1/N Σ_i z_θ'(view_i(x))     elsewhere, over N = 32 augmented views,
 
 then θ' ← 0.999 θ' + 0.001 θ, and every weight of θ goes back to its source value with probability
 0.01. All parameters learn. Predictions are the labels y; the model returned is the plain
@@ -14,16 +15,15 @@ belongs to model and data: the authors take 0.92 for CIFAR-10, 0.72 for CIFAR-10
 ImageNet, where their code also restores with 0.001 only. A lower one costs fewer passes. For CIFAR
 they take Adam at 0.001 and batches of 200.
 
-Other than in that code: confidence is a matter of each image, not of the batch's mean; views are
-averaged as probabilities, not as logits; the cross-entropy is the text's, where the code for
-ImageNet adds its mirror image; only passes whose output is used are made; views are drawn as
+As in that code the batch's mean confidence decides, and logits are averaged; the text speaks of
+each image, and of predictions. Other than in it: the cross-entropy is the text's, where the code
+for ImageNet adds its mirror image; only passes whose output is used are made; views are drawn as
 :func:`~acclimate.methods.views.jittered` does, without changes of colour or blur. Like there, the
 source runs with the recipe's statistics.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -39,17 +39,7 @@ from acclimate.parts.selectors import All
 from acclimate.parts.teachers import MovingAverage, TeacherWeights
 from acclimate.recipe import Recipe
 
-__all__ = ["COTTA", "AugmentationAveraged", "StochasticRestore", "averaged"]
-
-
-def averaged(logits: list[Tensor]) -> Tensor:
-    """The logarithm of the mean of several predictions: logits of their mixture.
-
-    >>> averaged([torch.tensor([[0.0, 100.0]]), torch.tensor([[100.0, 0.0]])]).exp()
-    tensor([[0.5000, 0.5000]])
-    """
-    logs = torch.stack([each.log_softmax(dim=1) for each in logits])
-    return logs.logsumexp(dim=0) - math.log(len(logits))
+__all__ = ["COTTA", "AugmentationAveraged", "StochasticRestore"]
 
 
 @dataclass
@@ -62,7 +52,7 @@ class AveragingWeights(TeacherWeights):
 @PARTS["teacher"].register("augmentation-averaged")
 @dataclass(frozen=True, kw_only=True)
 class AugmentationAveraged(MovingAverage):
-    """A moving average that sees several views of each image the source is not confident about.
+    """A moving average that sees several views of a batch the source is not confident about.
 
     While nothing is learnt it sees the image alone, as the model that is returned does. Where an
     objective compares features, these are of the image alone, too.
@@ -75,25 +65,22 @@ class AugmentationAveraged(MovingAverage):
         return AveragingWeights(super().prepare(learner).tensors, learner.generator)
 
     def outputs(self, state: AveragingWeights, step: Step, images: Tensor) -> Outputs:
-        """Logits of the averaged labels, or the teacher's own where the source is confident."""
+        """The mean of the views' logits, or the teacher's own where the source is confident."""
         if not step.learning:
             return super().outputs(state, step, images)
         with torch.no_grad():
             source = step.learner.forward(images, weights=step.learner.source, learning=False)
-            doubtful = source.logits.softmax(dim=1).amax(dim=1) < self.threshold
-            # Only passes that some image needs are made.
-            found, own = torch.empty_like(source.logits), None
+            confidence = source.logits.softmax(dim=1).amax(dim=1).mean()
+            if not bool(confidence < self.threshold):
+                return super().outputs(state, step, images)
+            total = torch.zeros_like(source.logits)
+            for _ in range(self.views_per_image):
+                total += super().outputs(state, step, jittered(images, state.generator)).logits
+            averaged = total / self.views_per_image
             compared = any("features" in part.needs for part in step.learner.parts.values())
-            if compared or not bool(doubtful.all()):
-                own = super().outputs(state, step, images)
-                found = own.logits.log_softmax(dim=1)
-            if bool(doubtful.any()):
-                seen = []
-                for _ in range(self.views_per_image):
-                    view = jittered(images, state.generator)
-                    seen.append(super().outputs(state, step, view).logits)
-                found = torch.where(doubtful[:, None], averaged(seen), found)
-        return Outputs(found) if own is None else replace(own, logits=found)
+            if compared:
+                return replace(super().outputs(state, step, images), logits=averaged)
+        return Outputs(averaged)
 
 
 @PARTS["regularizer"].register("stochastic-restore")

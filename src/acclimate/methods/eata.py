@@ -33,8 +33,8 @@ from acclimate import parallel
 from acclimate.data import batches, open_images
 from acclimate.errors import AcclimateError
 from acclimate.methods.eta import ETA
-from acclimate.models import preprocessing_of
 from acclimate.models.device import floating_dtype
+from acclimate.models.given import given_preprocessing
 from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.regularizers import Regularizer
 
@@ -95,7 +95,8 @@ class FisherAnchor(Regularizer):
         if self.images is None or state.seen:
             return
         model = learner.model
-        opened = open_images(self.images, preprocessing=preprocessing_of(model), progress=False)
+        known = given_preprocessing(model)
+        opened = open_images(self.images, preprocessing=known, progress=False)
         order = torch.randperm(len(opened), generator=learner.generator)[: self.samples]
         device = next(model.parameters()).device
         for batch in batches(opened, batch_size=learner.batch_size, order=order, device=device):

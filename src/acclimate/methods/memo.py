@@ -7,9 +7,9 @@ in the *mean* of its predictions on the augmented copies, predicts the image, an
 
 Defaults of the paper for a ResNet-50 on ImageNet: B = 64, SGD at 0.00025, one step, batch-norm
 statistics of the source mixed with the image's own as 16 : 1. (For 32 px it has B = 32, SGD at
-0.005, and crops of no less than about 0.7 of the image: ``objective.smallest_crop``.) The copies
-of an image count as one image in the mixture, as in the published code, which however stops the
-gradient at the statistics.
+0.005, and crops of no less than about 0.7 of the image: ``objective.smallest_crop``.) As in the
+published code the copies of an image count as one image in the mixture, their variance is the
+unbiased one, and no gradient goes through the statistics.
 
 What differs: the paper augments by a random crop, a flip and AugMix. Model input is already
 normalised, so of AugMix's operations those that need values in [0, 1] (autocontrast, equalise,
@@ -28,11 +28,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.methods.views import Drawing, Draws, per_image, random_crops, warped
-from acclimate.parts.base import PARTS, Step, option
+from acclimate.parts.base import PARTS, LearnerLike, Step, option
 from acclimate.parts.normalization import Mixture
 from acclimate.parts.objectives import Objective
 from acclimate.parts.optimizers import SGD
 from acclimate.parts.selectors import All
+from acclimate.parts.statistics import StatisticsControl
 from acclimate.recipe import Recipe
 
 __all__ = ["MEMO", "MarginalEntropy", "SingleImage", "marginal_entropy", "mixed"]
@@ -108,10 +109,25 @@ def _operated(images: Tensor, maps: Tensor, contrast: Tensor) -> Tensor:
     return mean + (moved - mean) * per_image(contrast, images)
 
 
+@dataclass
+class UnbiasedControl(StatisticsControl):
+    """Batch-norm layers that mix in the unbiased variance, and have no gradient through either."""
+
+    def of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Statistics of an image and its copies."""
+        mean, var = super().of_batch(x.detach())
+        count = x.numel() // x.shape[1]
+        return mean, var * (count / max(count - 1, 1))
+
+
 @PARTS["normalization"].register("single-image")
 @dataclass(frozen=True, kw_only=True)
 class SingleImage(Mixture):
     """Source statistics worth ``prior`` images, mixed with one image's: its copies do not count."""
+
+    def prepare(self, learner: LearnerLike) -> UnbiasedControl:
+        """Find the layers."""
+        return UnbiasedControl(super().prepare(learner).layers)
 
     def batch_weight(self, images: int) -> float:
         """1 / (N + 1)."""

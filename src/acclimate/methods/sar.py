@@ -16,11 +16,11 @@ What differs:
 
 - The paper freezes the last of four stages of a ResNet and the last three of twelve blocks of a
   transformer, with the norm behind them. Here it is the last quarter of whatever a model's stages
-  are (:func:`norm_stages`), which gives both.
-- The authors' code compares with 0.2 whatever constant is given, and filters the reliable images
-  once more at θ + ε; as in the text the constant counts, and the filter is the first look's.
-- After a reset the moving average starts anew, as at the beginning; else the low average that led
-  to one reset would lead to the next.
+  are, rounded down (:func:`norm_stages`), which gives both; with three stages nothing is frozen.
+- The authors' code compares with 0.2 whatever constant is given; as in the text the constant
+  counts. As in the code the images are filtered once more at θ + ε, which the text leaves out.
+- After a reset the moving average starts anew, as at the beginning; in the code the low average
+  that led to one reset is kept, and leads to the next.
 """
 
 from __future__ import annotations
@@ -90,10 +90,18 @@ class EarlyAffine(NormAffine):
     def names(self, model: nn.Module) -> list[str]:
         """γ and β of all but the last ``frozen`` share of the stages."""
         stages = norm_stages(model)
-        kept = len(stages) - min(round(self.frozen * len(stages)), len(stages) - 1)
+        kept = len(stages) - self.stages_frozen(len(stages))
         left_out = {id(p) for stage in stages[kept:] for norm in stage for p in norm.parameters()}
         parameters = dict(model.named_parameters())
         return [name for name in super().names(model) if id(parameters[name]) not in left_out]
+
+    def stages_frozen(self, stages: int) -> int:
+        """How many of so many stages stay.
+
+        >>> [EarlyAffine().stages_frozen(stages) for stages in (1, 3, 4, 12)]
+        [0, 0, 1, 3]
+        """
+        return min(int(self.frozen * stages), stages - 1)
 
 
 @PARTS["optimizer"].register("sam")

@@ -196,6 +196,10 @@ class InputModule(EarlyAffine):
         own = {id(p) for p in module.parameters()}
         return chosen + [name for name, p in model.named_parameters() if id(p) in own]
 
+    def stages_frozen(self, stages: int) -> int:
+        """Rounded to the nearest: one of three stages stays, or the loss would have no bound."""
+        return min(round(self.frozen * stages), stages - 1)
+
     def extend(self, model: nn.Module, generator: torch.Generator) -> None:
         insert_input_adapter(model, self._fresh(model, generator))
 

@@ -4,16 +4,18 @@ Every class k keeps a set of supports S_k, at first its own row of the classifie
 image with features f joins the set of the class the source's classifier gives it, as f / |f|; of
 each set only the M supports stay with the least entropy under that classifier. The logits are
 
-    z_k = f . c_k,    c_k the mean of S_k,
+    z_k = f . c_k,    c_k the mean of S_k, scaled to length 1,
 
 asked for after the batch has joined. The centroids are a linear classifier without a bias, and that
 is what the returned model has.
 
 M (``supports``) is chosen from {1, 5, 20, 50, 100, all} per data set in the paper; 20 here. The
-statistics are the source's. Where the text and the published code differ, this follows the text:
-c_k is the mean of the set, which the code makes a vector of length 1; w_k starts the set of class
-k, which the code puts where its classifier would. Images with features that are not finite join no
-set.
+statistics are the source's.
+
+What differs: the text has no scaling to length 1; the authors' code, which gave the paper's
+numbers, has it. w_k starts the set of class k, as in the text, where the code puts it into that of
+the class its classifier gives to w_k itself: for a trained classifier the same, and no class is
+ever without a support. Images with features that are not finite join no set.
 """
 
 from __future__ import annotations
@@ -60,11 +62,11 @@ class Supports:
     entropies: Tensor
 
     def centroids(self) -> Tensor:
-        """The mean of each class: classes × features. No class is ever without a support."""
-        counts = self.classes.bincount()
-        sums = self.features.new_zeros(len(counts), self.features.shape[1])
+        """The direction of each class: classes × features. No class is without a support."""
+        classes = int(self.classes.max()) + 1
+        sums = self.features.new_zeros(classes, self.features.shape[1])
         sums.index_add_(0, self.classes, self.features)
-        return sums / counts[:, None]
+        return F.normalize(sums, dim=1)
 
 
 @PARTS["predictor"].register("t3a")

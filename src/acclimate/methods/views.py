@@ -101,7 +101,7 @@ def generator_on(device: torch.device, *, seeded_by: torch.Generator) -> torch.G
     return torch.Generator(device).manual_seed(int(seed))
 
 
-def jittered(images: Tensor, generator: torch.Generator) -> Tensor:
+def jittered(images: Tensor, generator: torch.Generator, *, noise: float = 0.02) -> Tensor:
     """Images slightly turned, scaled, moved and mirrored, in another light, with some noise.
 
     As Wang et al. (2022) draw them: up to 15 degrees, a tenth in size, a sixteenth of the side,
@@ -122,7 +122,7 @@ def jittered(images: Tensor, generator: torch.Generator) -> Tensor:
     across, down = (2 * _uniform(n, generator, 1 / 16) for _ in range(2))
     rows = [cosine * mirror, -sine * aspect, across, sine * mirror / aspect, cosine, down]
     seen = warped(images, torch.stack(rows, dim=1).view(n, 2, 3))
-    return lit(seen, generator, contrast=0.3, brightness=0.8, noise=0.02)
+    return lit(seen, generator, contrast=0.3, brightness=0.8, noise=noise)
 
 
 def lit(

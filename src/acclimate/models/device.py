@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from acclimate.errors import AcclimateError
+from acclimate.models.given import carry_preprocessing
 
 __all__ = ["choose_device", "copy_model", "floating_dtype"]
 
@@ -28,12 +29,14 @@ def choose_device(device: str | torch.device | None) -> torch.device:
 def copy_model(model: nn.Module) -> nn.Module:
     """A copy to learn in, so that the user's own model stays unchanged."""
     try:
-        return copy.deepcopy(model)
+        copied = copy.deepcopy(model)
     except Exception as error:
         raise AcclimateError(
             f"{type(model).__name__} cannot be copied ({error}); "
             "pass inplace=True to adapt it itself"
         ) from error
+    carry_preprocessing(model, copied)
+    return copied
 
 
 def floating_dtype(model: nn.Module) -> torch.dtype:

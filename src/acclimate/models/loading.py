@@ -12,6 +12,7 @@ from torch import nn
 from acclimate.data.preprocessing import Preprocessing
 from acclimate.errors import AcclimateError, unknown_name
 from acclimate.models.builtin import builtin_names, load_builtin, load_python
+from acclimate.models.given import remember_preprocessing
 from acclimate.models.paper import load_paper, outline_paper, paper_names
 from acclimate.models.record import LoadedModel, read_metadata
 from acclimate.models.source_hf import load_hf, origin_hf, outline_hf
@@ -56,6 +57,14 @@ def as_loaded(
     >>> as_loaded(nn.Linear(2, 3)).name
     'Linear'
     """
+    loaded = _as_loaded(model, preprocessing)
+    remember_preprocessing(loaded.model, loaded.preprocessing)
+    return loaded
+
+
+def _as_loaded(
+    model: nn.Module | LoadedModel, preprocessing: Preprocessing | None = None
+) -> LoadedModel:
     if isinstance(model, LoadedModel):
         return model if preprocessing is None else replace(model, preprocessing=preprocessing)
     if not isinstance(model, nn.Module):

@@ -92,6 +92,11 @@ class Part:
         """How much each image counts (0: not at all); None counts all alike."""
         return None
 
+    def reweigh(self, state: Any, step: Step, weights: Tensor) -> Tensor:
+        """The weights where gradients are taken again within one step, after the parameters moved;
+        those of before unless a part says otherwise."""
+        return weights
+
     def loss(self, state: Any, step: Step) -> Tensor | None:
         """A term of the loss: one value per image, or a scalar."""
         return None

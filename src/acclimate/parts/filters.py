@@ -55,10 +55,18 @@ class EntropyMargin(Filter):
         logits = step.student.logits.detach()
         return self.reliable(logits).to(logits.dtype)
 
+    def reweigh(self, state: Any, step: Step, weights: Tensor) -> Tensor:
+        """Only those that are reliable still."""
+        return torch.where(self.reliable(step.student.logits.detach()), weights, 0.0)
+
     def reliable(self, logits: Tensor) -> Tensor:
         """Which images are below the margin."""
         # NaN counts, or the guard would never see it.
-        return ~(entropy(logits) >= self.threshold(logits))
+        return ~(self.uncertainty(logits) >= self.threshold(logits))
+
+    def uncertainty(self, logits: Tensor) -> Tensor:
+        """What is compared with the margin."""
+        return entropy(logits)
 
     def threshold(self, logits: Tensor) -> float:
         """The margin in nats, for as many classes as there are."""

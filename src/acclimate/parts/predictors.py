@@ -22,6 +22,8 @@ class Predictor(Part):
     """
 
     exports: ClassVar[bool] = True
+    asks_teacher: ClassVar[bool] = False
+    """Whether it needs one, and so a recipe that learns."""
 
 
 @PARTS["predictor"].register("student")
@@ -36,6 +38,8 @@ class Student(Predictor):
 @dataclass(frozen=True, kw_only=True)
 class TeacherPredictions(Predictor):
     """The teacher, which is also the model that is returned."""
+
+    asks_teacher: ClassVar[bool] = True
 
     def predict(self, state: Any, step: Step) -> Tensor:
         """The teacher's logits."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import torch
 
 from acclimate.parts.base import PARTS, LearnerLike, Part
 
@@ -22,9 +25,16 @@ class NoRegularizer(Regularizer):
     steady = True
 
 
-def reset_to_source(learner: LearnerLike) -> None:
-    """Back to the source: parameters, the optimiser's moments, and what was remembered for them."""
+def reset_to_source(learner: LearnerLike, *, keep: Iterable[str] = ()) -> None:
+    """Back to the source: parameters, the optimiser's moments, and what was remembered for them.
+
+    Parameters named in ``keep`` stay.
+    """
+    kept = {name: learner.learning[name].detach().clone() for name in keep}
     learner.restore_source()
+    with torch.no_grad():
+        for name, value in kept.items():
+            learner.learning[name].copy_(value)
     learner.states["optimizer"].state.clear()
     learner.statistics.release()
     # Only what it remembers: pools and captured graphs hold the control itself.

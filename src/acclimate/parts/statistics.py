@@ -214,6 +214,10 @@ class StatisticsControl:
         """Whether the next images only stand in for a share that is empty, and do not count."""
         self._stand_in = stand_in
 
+    def of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of a layer's input over the batch, of all processes."""
+        return _statistics_of_all(self._counting(x)) if parallel.active() else batch_statistics(x)
+
     def _counting(self, x: Tensor) -> Tensor:
         return x[:0] if self._stand_in else x
 
@@ -232,10 +236,7 @@ class StatisticsControl:
         var = self.running.get(f"{name}.var", source_var)
         fine = x.to(torch.promote_types(x.dtype, torch.float32))  # squares overflow in float16
         if weight > 0:
-            shared = parallel.active()
-            batch_mean, batch_var = (
-                _statistics_of_all(self._counting(fine)) if shared else batch_statistics(fine)
-            )
+            batch_mean, batch_var = self.of_batch(fine)
             mean = weight * batch_mean + (1 - weight) * mean
             var = weight * batch_var + (1 - weight) * var
         if update_running:
