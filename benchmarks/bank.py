@@ -42,6 +42,7 @@ from torch import Tensor, nn
 
 from acclimate.acceleration import Acceleration
 from acclimate.data import Preprocessing, open_images
+from acclimate.data.digits import digits
 from acclimate.data.shift import DEV, SEVERITIES, TEST
 from acclimate.data.shifted import apply_shift, made_shift
 from acclimate.guard.evidence import Evidence
@@ -51,6 +52,7 @@ from acclimate.methods import get_recipe
 from acclimate.models import LoadedModel, load
 from acclimate.models.device import copy_model
 from acclimate.models.layers import batch_norm_layers
+from acclimate.models.networks.digits import load_digits_model
 from bank_signals import Shown, add_signs, evidence_of, forward_of, halves, signals, whole
 
 BATCH = 64
@@ -81,6 +83,7 @@ MODELS = {
     "wrn-26-2-gn": ("cifar10", "cifar"),
     "vit": ("cifar10", "cifar"),
     "mnist": ("mnist", "cifar"),
+    "digits": ("digits", "cifar"),
 }
 """The data a model's images come from, and whose constants its corruptions have."""
 
@@ -181,6 +184,8 @@ class Bank:
 
             loaded: LoadedModel = getattr(photo_models, name.replace("-", "_"))()
             return loaded
+        if name == "digits":
+            return load_digits_model()
         if name == "mnist":
             return load("acclimate:wrn-26-1-bn", weights=self.data / "mnist" / "model.safetensors")
         return load({"vit": "acclimate:vit-dino-cifar10"}.get(name, f"acclimate:{name}-cifar10"))
@@ -188,6 +193,9 @@ class Bank:
     def _images(self, name: str, like: str) -> tuple[Tensor, Tensor]:
         """uint8 images N×C×H×W as a model takes them, and their classes."""
         loaded = self.model(like)
+        if name == "digits":
+            pixels, labels = digits("held-out")
+            return torch.from_numpy(pixels)[:, None], torch.from_numpy(labels)
         path = self.data / f"{name}.npz"
         if not path.exists():
             path = self.data / name
@@ -200,7 +208,7 @@ class Bank:
     def of(self, case: Case) -> tuple[Tensor, Tensor]:
         """Model input and labels (-1 where an image is of no class) of a case, on the device."""
         data, _ = MODELS[case.model]
-        stem = {"photos": "photos", "cifar10": "cifar10-test", "mnist": "mnist-test"}[data]
+        stem = {"cifar10": "cifar10-test", "mnist": "mnist-test"}.get(data, data)
         stem = {"usps": "usps-test", "mnist-m": "mnist-m-test"}.get(case.shift, stem)
         if data == "photos" and case.classes in ("10", "2", "1"):
             stem = "imagenette"
