@@ -29,7 +29,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -348,7 +348,7 @@ class Treatment:
 def treatments(
     loaded: LoadedModel, images: int, learn: Learn, draw: random.Random
 ) -> Iterator[Treatment]:
-    """New statistics, the default way to learn as it continues, and others at the rates."""
+    """New statistics, the learning that is followed for long, and others at the rates."""
     layers = batch_norm_layers(loaded.model)
     most = min(10 * images, max(3 * images, 2000))
     choices = [
@@ -528,6 +528,7 @@ def gather(args: argparse.Namespace) -> None:
             if (path := folder / stem(half, case)).exists():
                 with np.load(path) as kept:
                     evidence = dict(kept)
+                check_evidence(evidence, row["states"], path)
                 classes = 1000 if MODELS[case.model][0] == "photos" else 10
                 states = range(len(row["states"]))
                 add_signs(row["states"], [evidence_of(evidence, k, classes) for k in states])
@@ -536,6 +537,16 @@ def gather(args: argparse.Namespace) -> None:
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     args.out.write_bytes(gzip.compress(lines.encode(), mtime=0))
     print(f"{len(rows)} cases")
+
+
+def check_evidence(
+    evidence: Mapping[str, np.ndarray], states: Sequence[Mapping[str, Any]], path: Path
+) -> None:
+    """Refuse what was kept of another run."""
+    p = 1 / (1 + np.exp(-evidence["own/plain"] / 10.0))
+    confidence = [state["confidence"] for state in states]
+    if len(p) != len(states) or not np.allclose(p.mean(axis=1), confidence, atol=0.02):
+        raise ValueError(f"expected the evidence of these {len(states)} states in {path}")
 
 
 def wanted(args: argparse.Namespace) -> Iterator[tuple[str, Case]]:

@@ -3,7 +3,8 @@
     python benchmarks/estimates.py fit --results bank.dev.jsonl.gz      # writes estimate.npz
     python benchmarks/estimates.py judge --results bank.test.jsonl.gz   # the tables of the docs
 
-How wide the intervals are is told by shifts left out of a fit, some at a time.
+How wide the intervals are follows from shifts left out of a fit, some at a time; what is printed
+of networks left out shows what to expect of others.
 """
 
 from __future__ import annotations
@@ -34,12 +35,10 @@ TREES, LEAF, LOOKED_AT = 50, 6, 0.5
 GAINS = 2.0
 """Gains weigh so much more than losses in the fit: the dev half has half as many."""
 FOLDS = 8
-"""Parts of the shifts that are left out in turn, to tell how wide intervals must be."""
-LEAST, DRAWN = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01), (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
+"""Parts of the shifts, or of the networks, that are left out in turn."""
+LEAST, DRAWN = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01), (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0)
 """Tried for what always adds to a variance, and for what few images add."""
 
-ODD = ("bars", "bgr", "not-scaled", "shuffled-patches", "uniform-noise")
-"""Shifts that nothing else resembles: they teach, but set no widths when they are left out."""
 Z = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 
 GAIN = 1.0
@@ -73,7 +72,7 @@ class Example:
 
 
 def measured(cases: Sequence[Case]) -> Iterator[tuple[int, Case]]:
-    """Cases of which something can be told."""
+    """Cases of which something can be estimated, with their indices."""
     for number, case in enumerate(cases):
         enough = case["states"][0]["shown"] >= ENOUGH
         if enough and all(state["finite"] for state in case["states"]):
@@ -166,15 +165,14 @@ def grown(kind: Kind, examples: Sequence[Example]) -> Forest:
     )
 
 
-def left_out(kind: Kind, examples: Sequence[Example]) -> np.ndarray:
-    """What each is guessed to be by a forest that has not seen its shift, and the deviations."""
-    shifts = sorted({e.shift for e in examples})
-    fold = {shift: number % FOLDS for number, shift in enumerate(shifts)}
+def left_out(kind: Kind, examples: Sequence[Example], groups: Sequence[str]) -> np.ndarray:
+    """What each is guessed to be by a forest that has not seen its group, and the deviations."""
+    fold = {group: index % FOLDS for index, group in enumerate(sorted(set(groups)))}
     found = np.zeros((len(examples), 4))
     for part in range(FOLDS):
-        forest = grown(kind, [e for e in examples if fold[e.shift] != part])
-        for row, e in enumerate(examples):
-            if fold[e.shift] == part:
+        forest = grown(kind, [e for e, g in zip(examples, groups, strict=True) if fold[g] != part])
+        for row, (e, group) in enumerate(zip(examples, groups, strict=True)):
+            if fold[group] == part:
                 found[row] = guess(forest, e.signs)
     return found
 
@@ -182,7 +180,7 @@ def left_out(kind: Kind, examples: Sequence[Example]) -> np.ndarray:
 def widths(found: np.ndarray, truth: np.ndarray, weight: np.ndarray) -> list[float]:
     """The narrowest intervals that hold as many of the truths as they should."""
     value, trees, most, few = found.T
-    best, widest = [1.0, 0.0, 1.0], math.inf
+    best, widest = [math.nan] * 3, math.inf
     for least, drawn in product(LEAST, DRAWN):
         for spread in np.geomspace(0.01, 10, 100):
             deviation = np.sqrt(spread * trees**2 + least * most**2 + drawn * few**2)
@@ -192,7 +190,17 @@ def widths(found: np.ndarray, truth: np.ndarray, weight: np.ndarray) -> list[flo
                 if width < widest:
                     best, widest = [float(spread), least, drawn], width
                 break
+    if math.isinf(widest):
+        raise ValueError("expected some width to hold enough of the truths: widen what is tried")
     return best
+
+
+def held(found: np.ndarray, truth: np.ndarray, weight: np.ndarray, width: np.ndarray) -> float:
+    """The share of the truths, in percent, that lie in intervals of this width."""
+    value, *parts = found.T
+    deviation = np.sqrt(sum(w * each**2 for w, each in zip(width, parts, strict=True)))
+    inside = np.abs(value - truth) <= Z * deviation
+    return 100 * float(np.average(inside, weights=weight))
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -203,34 +211,41 @@ def fit(args: argparse.Namespace) -> None:
     kinds: tuple[Kind, ...] = ("level", "change")
     for kind in kinds:
         known = examples(cases, kind)
-        found, truth = left_out(kind, known), np.array([e.truth for e in known])
-        of_case = Counter(e.case for e in known)
+        truth, of_case = np.array([e.truth for e in known]), Counter(e.case for e in known)
         weight = np.array([1 / of_case[e.case] for e in known])
-        usual = np.array([e.shift not in ODD for e in known])
-        stored[f"{kind}/widths"] = np.array(widths(found[usual], truth[usual], weight[usual]))
+        width = np.zeros(3)
+        for left, groups in (
+            ("shifts", [e.shift for e in known]), ("networks", [e.model for e in known]),
+        ):  # fmt: skip
+            found = left_out(kind, known, groups)
+            if left == "shifts":
+                width = np.array(widths(found, truth, weight))
+            clear = np.abs(truth) > 0.02
+            right = np.average((found[:, 0] * truth > 0)[clear], weights=weight[clear])
+            off = np.average(np.abs(found[:, 0] - truth), weights=weight)
+            rows.append(
+                [
+                    kind,
+                    left,
+                    Number(str(len(known)), len(known)),
+                    number_entry(100 * float(off)),
+                    "" if kind == "level" else f"{right:.0%}",
+                    number_entry(held(found, truth, weight, width), digits=0),
+                ]
+            )
+        print(f"{kind}: spread {width[0]:.3f}, least {width[1]:.4f}, drawn {width[2]:.2f}")
+        stored[f"{kind}/widths"] = width
         stored |= dict(grown(kind, known).arrays(kind))
-        off = np.abs(found[:, 0] - truth)
-        clear = np.abs(truth) > 0.02
-        right = (found[:, 0] * truth > 0)[clear]
-        rows.append(
-            [
-                kind,
-                Number(str(len(known)), len(known)),
-                number_entry(100 * float(np.average(off, weights=weight))),
-                "" if kind == "level" else f"{np.average(right, weights=weight[clear]):.0%}",
-                *(number_entry(each, digits=4) for each in stored[f"{kind}/widths"]),
-            ]
-        )
     if not args.dry:
         np.savez_compressed(FITTED, **stored)  # type: ignore[arg-type]
         estimate.fitted.cache_clear()
-    header = ["fit", "examples", "off on shifts left out", "sign right", "spread", "least", "drawn"]
+    header = ["fit", "left out", "examples", "points off", "sign right", "held, %"]
     print(Table(rows, header=header).text())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What a user would be told of one treatment."""
+    """What is reported to a user of one treatment."""
 
     case: Case
     state: Mapping[str, Any]

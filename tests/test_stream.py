@@ -45,7 +45,7 @@ def test_predictions_come_from_before_the_update_unless_asked_for_after() -> Non
 
 
 @pytest.mark.parametrize(
-    ("net", "recipe", "lr"), [(bn_net, "ent", 1e-2), (gn_net, "rpl", 50 / STREAM)]
+    ("net", "recipe", "lr"), [(bn_net, "ent", 1e-2), (gn_net, "rpl", 100 / STREAM)]
 )
 def test_by_default_the_model_tells_the_recipe_and_the_rate(
     net: Callable[[], nn.Module], recipe: str, lr: float

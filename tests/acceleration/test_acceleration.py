@@ -181,7 +181,7 @@ def test_what_counts_as_the_same_prediction() -> None:
     assert "apart on average" in str(differs(sure.flip(0), sure))
     one_of_many = sure.repeat(100, 1)
     turned = one_of_many.clone()
-    turned[:5] = turned[:5].flip(1)
+    turned[:1] = turned[:1].flip(1)
     assert differs(turned, one_of_many) is None  # rounding flips a few
     turned[:20] = one_of_many[:20].flip(1)
     assert "20 confident predictions" in str(differs(turned, one_of_many))

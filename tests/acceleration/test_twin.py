@@ -261,7 +261,7 @@ def test_a_twin_that_fails_is_given_up_with_a_warning(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(FusedNorm, "forward", broken)  # as where Triton finds no compiler
     learner = fused(Residual())
-    with pytest.warns(AcclimateWarning, match="no compiler here; PyTorch runs it instead"):
+    with pytest.warns(AcclimateWarning, match="no compiler here; it runs as PyTorch"):
         assert learner.step(torch.rand(8, 3, 16, 16)).logits.shape == (8, 5)
     assert learner.network.acceleration == PLAIN
 

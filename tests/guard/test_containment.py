@@ -82,8 +82,8 @@ def halves_of(mean: float) -> list[dict[str, Tensor]]:
 
 
 def test_where_the_mix_of_classes_varies_the_gain_has_to_be_likely():
-    before = evidence(100, stays=0.6, confidence=0.7)
-    after = evidence(100, stays=0.7, confidence=0.75, classes=2)
+    before = evidence(100, stays=0.8, confidence=0.9)
+    after = evidence(100, stays=0.85, confidence=0.9, classes=2)
     for varies in (False, True):
         comparison = Comparison()
         for number in range(2):

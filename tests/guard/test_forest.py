@@ -54,7 +54,8 @@ def test_it_goes_through_a_file():
     forest = grown("level", drawn(100))
     file = BytesIO()
     np.savez_compressed(file, **dict(forest.arrays("level")))
-    again = Forest.read(file.getvalue(), "level")
+    with np.load(BytesIO(file.getvalue())) as stored:
+        again = Forest.read(stored, "level")
     signs = drawn(1)[0].signs
     assert again.names == forest.names
     assert again.predict(signs) == forest.predict(signs)

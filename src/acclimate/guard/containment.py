@@ -25,6 +25,9 @@ __all__ = ["ENOUGH_SEEN", "HALVES", "Comparison"]
 ENOUGH_SEEN = 64
 """Until so many images have been compared, every batch is; then one of some batches."""
 
+FEW = 32
+"""The statistics of batches smaller than this are mostly noise."""
+
 FIRST = 4
 """So many batches are compared in any case."""
 
@@ -158,8 +161,10 @@ class Comparison:
         """The mean of what can be estimated of so many images each."""
         before, after = (self._parts(each, sizes) for each in (self.unadapted, self.adapted))
         shift = self.shift.tolist()
+        # Few images are far from the source by chance: how far these are is then not known.
+        known = shift if float(self.sizes.double().mean()) >= FEW else []
         found = [
-            estimate_error(*pair, learnt=not shift, shift=shift)
+            estimate_error(*pair, learnt=not shift, shift=known)
             for pair in zip(before, after, strict=True)
         ]
         return mean_estimate([each for each in found if each is not None])

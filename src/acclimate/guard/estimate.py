@@ -128,7 +128,7 @@ def log_odds(share: float, images: int) -> float:
     return math.log((hits + 0.5) / (images - hits + 0.5))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Fitted:
     """A forest, and how far off it was on shifts left out of the fit.
 
@@ -153,11 +153,10 @@ def fitted() -> dict[str, Fitted]:
     """Those that are stored: of the "level", and of a "change"."""
     content = (files("acclimate.guard") / "estimate.npz").read_bytes()
     with np.load(BytesIO(content)) as stored:
-        widths = {name: stored[f"{name}/widths"].tolist() for name in ("level", "change")}
-    return {
-        name: Fitted(forest=Forest.read(content, name), spread=spread, least=least, drawn=drawn)
-        for name, (spread, least, drawn) in widths.items()
-    }
+        return {
+            name: Fitted(Forest.read(stored, name), *stored[f"{name}/widths"].tolist())
+            for name in ("level", "change")
+        }
 
 
 def level_signs(
@@ -364,8 +363,8 @@ def estimate_level(
 
 
 def _tells(evidence: Evidence) -> bool:
-    finite = bool(torch.isfinite(evidence.confidence).all())
-    return finite and len(evidence) >= ENOUGH and evidence.classes > 1
+    seen = evidence.confidence.sum() + evidence.probability.sum()
+    return bool(torch.isfinite(seen)) and len(evidence) >= ENOUGH and evidence.classes > 1
 
 
 def _class_entropy(evidence: Evidence) -> float:
@@ -376,27 +375,30 @@ def _class_entropy(evidence: Evidence) -> float:
 
 def level_from(signs: Mapping[str, float]) -> tuple[float, float]:
     """The error that the signs of a level speak of, as a share, and its standard deviation."""
-    model = fitted()["level"]
-    error, *deviations = guess(model.forest, signs)
-    return error, model.deviation(*deviations)
+    return _guessed("level", signs)
 
 
 def change_from(signs: Mapping[str, float]) -> tuple[float, float]:
     """The change of the error as a share, and its standard deviation."""
-    model = fitted()["change"]
-    change, *deviations = guess(model.forest, signs)
-    return change, model.deviation(*deviations)
+    return _guessed("change", signs)
+
+
+def _guessed(kind: str, signs: Mapping[str, float]) -> tuple[float, float]:
+    model = fitted()[kind]
+    value, *deviations = guess(model.forest, signs)
+    return value, model.deviation(*deviations)
 
 
 def guess(forest: Forest, signs: Mapping[str, float]) -> tuple[float, float, float, float]:
     """What a forest makes of signs, and the three deviations of :class:`Fitted`.
 
     A change cannot be larger than the share of predictions that changed, which is what its forest
-    gives a part of.
+    gives a part of; no error is thought to be larger than that of chance.
     """
     value, trees = forest.predict(signs)
     n = math.exp(signs["images"])
     if "changed" not in signs:
+        value = min(value, 1 - math.exp(-signs["classes"]))
         most = math.sqrt(max(value * (1 - value), 0.02))
         return value, trees, most, most / math.sqrt(n)
     changed = signs["changed"]

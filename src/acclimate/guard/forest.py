@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 
 import numpy as np
 
@@ -54,10 +53,9 @@ class Forest:
             yield f"{prefix}/{name}", np.asarray(getattr(self, name))
 
     @classmethod
-    def read(cls, content: bytes, prefix: str) -> Forest:
+    def read(cls, stored: Mapping[str, np.ndarray], prefix: str) -> Forest:
         """From what was stored with :meth:`arrays`."""
-        with np.load(BytesIO(content)) as stored:
-            arrays = {name: stored[f"{prefix}/{name}"] for name in _ARRAYS}
+        arrays = {name: stored[f"{prefix}/{name}"] for name in _ARRAYS}
         return cls(names=tuple(map(str, arrays.pop("names"))), **arrays)
 
 

@@ -87,7 +87,7 @@ class Network:
             self.accelerate(chosen)
         if not all(bool(torch.isfinite(each).all()) for each in exact):
             return  # nothing can be concluded from broken images: the next batch decides
-        *candidates, unchanged = chosen.candidates()
+        *candidates, plain = chosen.candidates()
         for candidate in candidates:
             self.accelerate(candidate, verified=True)
             try:
@@ -100,7 +100,7 @@ class Network:
         self.preparation = time.perf_counter() - began
         if why is None:
             return
-        self.accelerate(unchanged, verified=True)
+        self.accelerate(plain)
         warnings.warn(
             f"running the model faster ({chosen}) changes its predictions by more than rounding "
             f"does: {why}; it runs as PyTorch runs it instead",

@@ -147,7 +147,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, settled: bool = Fal
     True
     >>> fill(nn.Linear(2, 4), source.state_dict())
     Traceback (most recent call last):
-    acclimate.errors.AcclimateError: the weights are for 3 classes, the model has 4;
+    acclimate.models.filling.ClassCountError: the weights are for 3 classes, the model has 4;
     make it for 3: num_classes=3, on the command line --num-classes 3
     (weight: 3×2 in the file, 4×2 in the model)
     """

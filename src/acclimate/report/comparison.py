@@ -16,7 +16,7 @@ def comparison_page(comparison: Comparison) -> str:
     >>> page = comparison_page(
     ...     Comparison(model="net", images=5, labelled=0, by="estimate", recipes=(none,))
     ... )
-    >>> page[:15], "<h1>net</h1>" in page
+    >>> page[:15], "<h1>Recipes compared, for net</h1>" in page
     ('<!doctype html>', True)
     """
     return rendered("comparison.html", comparison=comparison, rows=_bars(comparison))
