@@ -521,9 +521,10 @@ def gather(args: argparse.Namespace) -> None:
             found.setdefault(json.dumps(row["case"]), row)
     rows = []
     for half, case in wanted(args):
-        row = found.get(json.dumps(asdict(case)))
-        if row is None:
+        name = json.dumps(asdict(case))
+        if name not in found:
             continue
+        row = found[name]
         for folder in args.evidence:
             if (path := folder / stem(half, case)).exists():
                 with np.load(path) as kept:

@@ -131,7 +131,8 @@ def weights(kind: Kind, examples: Sequence[Example]) -> np.ndarray:
     if kind == "level":
         return plain
     changed = np.array([e.signs["changed"] for e in examples])
-    return plain * changed * np.where([e.truth < 0 for e in examples], GAINS, 1.0)
+    of_sign = np.array([GAINS if e.truth < 0 else 1.0 for e in examples])
+    return np.asarray(plain * changed * of_sign)
 
 
 def grown(kind: Kind, examples: Sequence[Example]) -> Forest:
@@ -257,6 +258,11 @@ class Judged:
         return float(self.state["error"] - self.case["states"][0]["error"])
 
     @property
+    def truth(self) -> str:
+        """What the error does, in a word."""
+        return "falls" if self.change < -GAIN else "rises" if self.change > GAIN else "neither"
+
+    @property
     def word(self) -> str:
         """The verdict."""
         if self.state["agree_source"] > 0.99:
@@ -295,12 +301,8 @@ def verdict_table(cases: Sequence[Case]) -> Table:
     words = ("helpful", "unclear", "unchanged", "harmful")
     found = list(judged(cases))
     for kind in ("new statistics", "new statistics, learning", "learning alone"):
-        for truth, inside in (
-            ("falls", lambda change: change < -GAIN),
-            ("neither", lambda change: -GAIN <= change <= GAIN),
-            ("rises", lambda change: change > GAIN),
-        ):
-            own = [each for each in found if each.kind == kind and inside(each.change)]
+        for truth in ("falls", "neither", "rises"):
+            own = [each for each in found if (each.kind, each.truth) == (kind, truth)]
             counts = Counter(each.word for each in own)
             shares = [number_entry(100 * counts[w] / max(1, len(own))) for w in words]
             rows.append([kind, truth, Number(str(len(own)), len(own)), *shares])
