@@ -53,6 +53,7 @@ from acclimate.models import LoadedModel, load
 from acclimate.models.device import copy_model
 from acclimate.models.layers import batch_norm_layers
 from acclimate.models.networks.digits import load_digits_model
+from acclimate.table import Table
 from bank_signals import Shown, add_signs, evidence_of, forward_of, halves, signals, whole
 
 BATCH = 64
@@ -481,6 +482,25 @@ def state_of(
         row["gap"] = [round(gap[place], 3) for place in (*places, -1)]
         row["gap_mean"] = round(float(np.mean(gap)), 3)
     return row, evidence, found
+
+
+def run_and_table(
+    doc: str, run: Callable[[argparse.Namespace], None], table: Callable[[Any], Table]
+) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """A parser with the commands "run" and "table", and that of the first, for more options."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True)
+    one, two = commands.add_parser("run"), commands.add_parser("table")
+    for each in (one, two):
+        each.add_argument("--results", type=Path, required=True)
+    one.add_argument("--data", type=Path, required=True)
+    one.add_argument("--models", nargs="+", choices=list(MODELS), default=["resnet50"])
+    one.add_argument("--seconds", type=float, default=1e9)
+    one.set_defaults(call=run)
+    two.set_defaults(call=lambda args: print(table(read(args.results)).text()))
+    return parser, one
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
@@ -28,7 +27,7 @@ from acclimate.learner.learner import Learner
 from acclimate.methods.registry import get_recipe
 from acclimate.models.device import copy_model
 from acclimate.table import Entry, Table, number_entry
-from bank import MODELS, Bank, Case, read
+from bank import Bank, Case, read, run_and_table
 from defaults import shifts_of
 
 BATCH, LR = 128, 1e-2
@@ -157,23 +156,12 @@ def pages(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def main() -> None:
     """Run, or print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(required=True)
-    one, two = commands.add_parser("run"), commands.add_parser("table")
-    for each in (one, two):
-        each.add_argument("--results", type=Path, required=True)
-    one.add_argument("--data", type=Path, required=True)
-    one.add_argument("--models", nargs="+", choices=list(MODELS), default=["resnet50"])
+    parser, one = run_and_table(str(__doc__), run, table)
     one.add_argument(
         "--shifts", nargs="+", default=[f"imagenet/dev:{severity}" for severity in (5, 3, 1)]
     )
     one.add_argument("--images", type=int, default=2000)
     one.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    one.add_argument("--seconds", type=float, default=1e9)
-    one.set_defaults(call=run)
-    two.set_defaults(call=lambda args: print(table(read(args.results)).text()))
     args = parser.parse_args()
     args.call(args)
 

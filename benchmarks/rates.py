@@ -13,7 +13,6 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from acclimate.learner.learner import Learner
 from acclimate.table import Entry, Number, Table, number_entry
-from bank import BATCH, MODELS, Bank, Case, learner_of, read
+from bank import BATCH, MODELS, Bank, Case, learner_of, read, run_and_table
 
 SHIFTS = {
     "imagenet": ("imagenet/speckle_noise:5", "imagenet/gaussian_blur:4", "imagenet/spatter:4",
@@ -122,19 +121,8 @@ def pages(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def main() -> None:
     """Run, or print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(required=True)
-    one, two = commands.add_parser("run"), commands.add_parser("table")
-    for each in (one, two):
-        each.add_argument("--results", type=Path, required=True)
-    one.add_argument("--data", type=Path, required=True)
-    one.add_argument("--models", nargs="+", choices=list(MODELS), default=["resnet50"])
+    parser, one = run_and_table(str(__doc__), run, table)
     one.add_argument("--images", type=int, nargs="+", default=[2000])
-    one.add_argument("--seconds", type=float, default=1e9)
-    one.set_defaults(call=run)
-    two.set_defaults(call=lambda args: print(table(read(args.results)).text()))
     args = parser.parse_args()
     args.call(args)
 

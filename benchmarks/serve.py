@@ -3,7 +3,7 @@
     python benchmarks/serve.py [--seconds S] [--rounds N] [--clients N] [--model SPEC] [--out FILE]
 
 Every server runs in a process of its own on loopback, one at a time, all in each round; clients
-send one PNG a request over kept connections, each as soon as it has the answer to the one before,
+send one PNG a request over kept connections, each as soon as the one before has been predicted,
 from another process. The plain server is that of the tutorials: an upload, a forward pass, JSON.
 """
 

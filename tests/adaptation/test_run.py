@@ -8,6 +8,7 @@ from torch import nn
 
 from acclimate.errors import AcclimateError
 from acclimate.guard.guard import Guard
+from acclimate.guard.verdict import label_free_score
 from digit_runs import INPUT, LABELS, adapt, same, weights
 
 
@@ -71,6 +72,15 @@ def test_the_gap_belongs_to_the_state_that_is_kept():
     result = adapt(group, options={"epochs": 3, "optimizer.lr": 3.0}, keep="best", guard="observe")
     assert result.history.kept_epoch < 3
     assert result.history.statistics_gap == 0
+
+
+def test_without_an_estimate_keep_best_returns_the_state_with_the_best_label_free_score():
+    options = {"epochs": 4, "optimizer.lr": 3.0}
+    best = adapt(options=options, guard="observe", keep="best", estimate=False)
+    scores = [best.history.start, *(r.after_epoch for r in best.history.epochs)]
+    drifts = [0.0, *(r.drift for r in best.history.epochs)]
+    sane = {i: label_free_score(s) for i, s in enumerate(scores) if drifts[i] <= 0.15}
+    assert best.history.kept_epoch == max(sane, key=sane.get) < 4
 
 
 def test_keep_best_returns_the_state_that_learning_is_estimated_to_have_gained_most_by():
